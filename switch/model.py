@@ -1,6 +1,6 @@
-"""The typed model of a BMv2 JSON program: what `switch.loader` makes, what `switch.interpreter` runs and `switch.codegen` emits.
+"""The typed model of a BMv2 JSON program.
 
-It mirrors behavioral-model's docs/JSON_format.md (2.x) with every name resolved: expressions are trees, references are
+`switch.loader` makes it, `switch.interpreter` runs it, `switch.codegen` emits C from it. It mirrors behavioral-model's docs/JSON_format.md (2.x) with every name resolved: expressions are trees, references are
 names that the loader has checked to exist. Frozen data, no behaviour.
 """
 
@@ -142,7 +142,7 @@ class RegisterRef:
 
 @dataclass(frozen=True, slots=True)
 class ExternRef:
-    """A named extern or calculation as a primitive's argument (counter_array, register_array, meter_array, calculation, ...)."""
+    """A named extern or calculation as a primitive's argument (kind: counter_array, register_array, calculation, ...)."""
 
     kind: str
     name: str
@@ -157,7 +157,7 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An operator of the JSON: unary ones have `left` None; `?` has `cond`; access_field and friends keep their integer as Const."""
+    """An operator of the JSON: unary ones have `left` None; `?` has `cond`; access_field keeps its integer as Const."""
 
     op: str
     left: Expr | None
