@@ -1,6 +1,7 @@
 """The typed model of a BMv2 JSON program.
 
-`switch.loader` makes it, `switch.interpreter` runs it, `switch.codegen` emits C from it. It mirrors behavioral-model's docs/JSON_format.md (2.x) with every name resolved: expressions are trees, references are
+`switch.loader` makes it, `switch.interpreter` runs it, `switch.codegen` emits C from it. It mirrors
+behavioral-model's docs/JSON_format.md (2.x) with every name resolved: expressions are trees, references are
 names that the loader has checked to exist. Frozen data, no behaviour.
 """
 
@@ -142,7 +143,7 @@ class RegisterRef:
 
 @dataclass(frozen=True, slots=True)
 class ExternRef:
-    """A named extern or calculation as a primitive's argument (kind: counter_array, register_array, calculation, ...)."""
+    """A named extern or calculation as a primitive's argument (kind: counter_array, calculation, ...)."""
 
     kind: str
     name: str
