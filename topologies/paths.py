@@ -1,0 +1,25 @@
+"""Where a running lab keeps its sockets and process list, and where programs and results lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PIPELINE_JSON = ROOT / "p4src" / "build" / "dcb.json"
+PIPELINE_P4INFO = ROOT / "p4src" / "build" / "dcb.p4info.txtpb"
+
+
+def run_dir(lab: str) -> Path:
+    """Folder of the lab's sockets: $DCBLAB_RUN (default /run/dcblab) / lab."""
+    return Path(os.environ.get("DCBLAB_RUN", "/run/dcblab")) / lab
+
+
+def switch_socket(lab: str, switch: str) -> Path:
+    """P4Runtime socket of a switch; shorter than the 107 bytes that a Unix socket path may have."""
+    return run_dir(lab) / f"{switch}.sock"
+
+
+def results_dir(scenario: str) -> Path:
+    """Folder for a scenario's results: $DCBLAB_RESULTS (default ./results) / scenario."""
+    return Path(os.environ.get("DCBLAB_RESULTS", "results")) / scenario
