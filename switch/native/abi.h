@@ -45,6 +45,9 @@ typedef struct pkt {
     uint8_t *data;              /* first byte of the frame (no FCS), inside buf */
     uint32_t len;               /* bytes of the frame */
     uint32_t payload_offset;    /* set by parse(): bytes of `data` that the parser consumed */
+    uint32_t packet_length;     /* simple_switch's packet-length register: parse() sets it to len, add_header and
+                                 * remove_header change it, egress() stores it into standard_metadata.packet_length
+                                 * before it runs. A copy of a packet (multicast, clone) keeps it */
     uint64_t rx_ps;             /* arrival */
     pl_requests_t req;
     /* traffic manager's own */
@@ -77,10 +80,14 @@ typedef struct pl_program {
     const char *name;           /* hash of the JSON */
     const pl_field_t *fields;
     uint32_t n_fields;
+    uint32_t headroom_bytes;    /* the deparser needs at most this many bytes before the payload: a fresh buffer has
+                                 * max(PKT_HEADROOM, headroom_bytes) free bytes before `data` */
     pl_t *(*create)(uint64_t seed);
     void (*destroy)(pl_t *);
     void (*clock)(pl_t *, uint64_t now_ps);           /* before each batch; meters and idle time-outs read it */
-    void (*reset_phv)(pkt_t *);                       /* all headers invalid, all fields 0 */
+    void (*set_drop_port)(pl_t *, uint32_t port);     /* what mark_to_drop writes into egress_spec; 511 at first */
+    void (*reset_phv)(pkt_t *);                       /* all headers invalid, all fields 0; packet_length = len */
+    void (*reset_metadata)(pkt_t *);                  /* metadata fields 0, headers kept (egress clones) */
     void (*parse)(pl_t *, pkt_t *);                   /* data,len -> PHV; sets payload_offset, parser_error */
     void (*ingress)(pl_t *, pkt_t *);                 /* checksum verification, then the ingress control */
     void (*egress)(pl_t *, pkt_t *);                  /* the egress control */
@@ -88,6 +95,8 @@ typedef struct pl_program {
     void (*copy_fields)(pl_t *, int32_t field_list, pkt_t *dst, const pkt_t *src);
     /* Digests: generate_digest() in a control calls digest_sink at the end of that control. */
     void (*set_digest_sink)(pl_t *, void (*sink)(void *arg, uint32_t list_id, const uint8_t *bytes, uint32_t len), void *arg);
+    /* log_msg, and assert or assume that fails, as a line of text with no newline; with no sink it goes to stderr. */
+    void (*set_log_sink)(pl_t *, void (*sink)(void *arg, const char *line), void *arg);
 } pl_program_t;
 
 const pl_program_t *pl_program(void); /* defined by the generated C */
