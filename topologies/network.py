@@ -223,6 +223,7 @@ def _host_script(host: Host, gateway_mac: str) -> str:
             "ip link set lo up",
             "echo 1 > /proc/sys/net/ipv4/tcp_ecn",  # ask for ECN, so that business TCP can be marked
             f"ip link set {dev} addrgenmode none",
+            f"ip -6 addr flush dev {dev} scope link",
             f"ip link set {dev} up",
             _offloads_off(dev),
             f"ip addr add {host.ip4}/32 dev {dev}",

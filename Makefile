@@ -1,0 +1,56 @@
+# dcblab: two commands do everything on a fresh Debian 12 machine, as root or with sudo:
+#   make lab     sets up, then runs the main job (storage and business traffic on a lossless leaf-spine)
+#   make test    sets up, then passes the tests
+# Others: make setup | up | bench | p4 | lint | clean
+
+SHELL    := /bin/bash
+PYTHON   ?= /usr/bin/python3
+VENV     := .venv
+BIN      := $(VENV)/bin
+SUDO     := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# Network namespaces need root. Under sudo these variables, where set, go along.
+KEEP     := DCBLAB_CACHE DCBLAB_RUN DCBLAB_RESULTS DCBLAB_FULL CI
+AS_ROOT  := $(if $(SUDO),sudo env PATH="$$PATH" $(foreach v,$(KEEP),$(if $($v),$v="$($v)")),)
+
+# What each Debian package is for is in docs/dependencies.md.
+APT      := python3 python3-venv python3-dev gcc libc6-dev make iproute2 ethtool mininet iperf3 procps tshark git
+
+.PHONY: setup lab up test bench p4 lint clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml Makefile
+	@missing=""; for p in $(APT); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then echo "== apt-get install$$missing"; \
+	  $(SUDO) apt-get update -qq && \
+	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+	@echo "== Python environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
+	@# Mininet's Python half is Debian's; only that package is let into the environment.
+	@ln -sfn "$$(/usr/bin/python3 -c 'import mininet, os; print(os.path.dirname(mininet.__file__))')" \
+	  "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
+	@touch $@
+
+lab: setup
+	$(AS_ROOT) $(BIN)/dcblab run storage-and-business
+
+up: setup
+	$(AS_ROOT) $(BIN)/dcblab up
+
+test: setup lint
+	$(AS_ROOT) $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	$(AS_ROOT) $(BIN)/python -m tests.bench
+
+p4: setup
+	$(BIN)/python p4src/build.py
+
+clean: setup
+	$(AS_ROOT) $(BIN)/dcblab clean
