@@ -1,0 +1,608 @@
+"""The desired state of a fabric as one YAML file, checked in full before anything acts on it.
+
+Shape: YAML text -> `parse` -> `Config` (immutable pydantic models) -> `dump` -> YAML text. No I/O besides `load` and
+`save`, no clock, no switch. Every problem of a file is reported at once, each as `field: value: rule`.
+Bytes are bytes of a frame without FCS, rates are bit/s ("100M", "10G" or an integer). docs/controller.md has the
+reference of every key.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+
+_RATE_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:bit|bps|b/s)?", re.IGNORECASE)
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_MAX_RATE_BPS = 10**13
+
+
+class ConfigError(ValueError):
+    """A config that is refused as a whole; `problems` holds one `field: value: rule` line for each fault."""
+
+    def __init__(self, source: str, problems: list[str]) -> None:
+        self.source = source
+        self.problems = problems
+        super().__init__("\n".join(f"{source}: {problem}" for problem in problems))
+
+
+def parse_rate(value: object) -> int:
+    """`"100M"`, `"2.5G"`, `"10Gbit"` or an integer of bit/s -> bit/s (1 .. 10^13). Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError('a rate is an integer of bit/s or a string such as "100M" or "10G"')
+    if isinstance(value, int):
+        rate_bps = value
+    else:
+        match = _RATE.fullmatch(value.strip())
+        if match is None:
+            raise ValueError('a rate is an integer of bit/s or a string such as "100M" or "10G"')
+        try:
+            exact = Decimal(match[1]) * _RATE_UNITS[match[2].upper()]
+        except InvalidOperation as error:  # pragma: no cover - the pattern allows digits only
+            raise ValueError(f"not a number: {error}") from error
+        if exact != int(exact):
+            raise ValueError("a rate is a whole number of bit/s")
+        rate_bps = int(exact)
+    if not 1 <= rate_bps <= _MAX_RATE_BPS:
+        raise ValueError(f"a rate is 1 to {_MAX_RATE_BPS} bit/s")
+    return rate_bps
+
+
+def format_rate(rate_bps: int) -> str:
+    """The shortest exact spelling of a rate: 100000000 -> "100M"."""
+    for unit, factor in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("K", 10**3)):
+        if rate_bps >= factor and rate_bps % factor == 0:
+            return f"{rate_bps // factor}{unit}"
+    return str(rate_bps)
+
+
+def parse_mac(value: object) -> str:
+    """A MAC address as six hexadecimal octets with colons; lower case comes back."""
+    if not isinstance(value, str):
+        raise ValueError('a MAC address is a quoted string such as "02:01:00:00:01:01"')
+    text = value.strip().lower().replace("-", ":")
+    if _MAC.fullmatch(text) is None:
+        raise ValueError('a MAC address is six octets such as "02:01:00:00:01:01"')
+    return text
+
+
+def _unicast_mac(value: object) -> str:
+    text = parse_mac(value)
+    if int(text[:2], 16) & 1:
+        raise ValueError("a unicast MAC address is wanted: the lowest bit of the first octet is 0")
+    return text
+
+
+def _no_bool(value: object) -> object:
+    # YAML reads yes, no, on and off as booleans, and pydantic would take those as 1 and 0
+    if isinstance(value, bool):
+        raise ValueError("a number is wanted, not true or false")
+    return value
+
+
+def _prefix(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a prefix is a string such as 10.1.0.0/16 or fd00:1::/64")
+    try:
+        return str(ipaddress.ip_network(value))
+    except ValueError as error:
+        raise ValueError(f"an IPv4 or IPv6 prefix without host bits is wanted ({error})") from None
+
+
+def _prefix4(value: object) -> str:
+    text = _prefix(value)
+    if ipaddress.ip_network(text).version != 4:
+        raise ValueError("an IPv4 prefix is wanted")
+    return text
+
+
+def _port_range(value: object) -> str:
+    text = str(value)
+    match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", text)
+    if isinstance(value, bool) or match is None:
+        raise ValueError('a port or a range such as "4791" or "1000-2000" is wanted')
+    low, high = int(match[1]), int(match[2] or match[1])
+    if not low <= high <= 65535:
+        raise ValueError("a range is low-high with low <= high <= 65535")
+    return text
+
+
+def _int(low: int, high: int) -> Any:
+    return Annotated[int, BeforeValidator(_no_bool), Field(ge=low, le=high)]
+
+
+U32_MAX = 2**32 - 1
+MAX_DATA_PORT = 509  # 510 is the CPU port, 511 drops (contract, section 1)
+
+Priority = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=7)]
+Dscp = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=63)]
+Bytes = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=U32_MAX)]
+PortNumber = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=MAX_DATA_PORT)]
+U8 = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=255)]
+U16 = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=65535)]
+Alpha = Annotated[int, BeforeValidator(_no_bool), Field(ge=-16, le=16)]
+Weight = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=100)]
+Rate = Annotated[int, BeforeValidator(parse_rate), PlainSerializer(format_rate)]
+Mac = Annotated[str, BeforeValidator(_unicast_mac)]
+Prefix = Annotated[str, BeforeValidator(_prefix)]
+Prefix4 = Annotated[str, BeforeValidator(_prefix4)]
+PortRange = Annotated[str, BeforeValidator(_port_range)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+
+
+class _Model(BaseModel):
+    """Immutable, and a key that is not known is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# ---- profiles -------------------------------------------------------------------------------------------------------
+
+
+class AppPriority(_Model):
+    """What DCBX Application Priority says: frames that match get this priority, after trust."""
+
+    priority: Priority
+    ether_type: U16 | None = None
+    ip_proto: U8 | None = None
+    l4_dst_port: U16 | None = None
+
+    @model_validator(mode="after")
+    def _one_selector(self) -> Self:
+        if self.ether_type is None and self.ip_proto is None and self.l4_dst_port is None:
+            raise ValueError("at least one of ether_type, ip_proto, l4_dst_port is wanted")
+        return self
+
+
+class QosProfile(_Model):
+    """Classification of a port: trust, the maps to priority, and priority to queue and priority group.
+
+    Maps are partial. PCP, queue and priority group: identity elsewhere; DSCP: `default_priority` elsewhere.
+    """
+
+    trust: Literal["port", "pcp", "dscp"] = "dscp"
+    default_priority: Priority = 0
+    pcp_to_priority: dict[Priority, Priority] = Field(default_factory=dict)
+    dscp_to_priority: dict[Dscp, Priority] = Field(default_factory=dict)
+    app_priority: list[AppPriority] = Field(default_factory=list)
+    priority_to_queue: dict[Priority, Priority] = Field(default_factory=dict)
+    priority_to_pg: dict[Priority, Priority] = Field(default_factory=dict)
+    lossless: list[Priority] = Field(default_factory=list)
+
+    def queue_of(self, priority: int) -> int:
+        """Queue (traffic class) 0..7 of a priority."""
+        return self.priority_to_queue.get(priority, priority)
+
+    def pg_of(self, priority: int) -> int:
+        """Ingress priority group 0..7 of a priority."""
+        return self.priority_to_pg.get(priority, priority)
+
+
+class EcnProfile(_Model):
+    """WRED marking at dequeue: none below kmin, always from kmax on, up to pmax in between (linear)."""
+
+    kmin_bytes: Bytes
+    kmax_bytes: Bytes
+    pmax: Annotated[float, BeforeValidator(_no_bool), Field(gt=0, le=1)] = 1.0
+    drop_non_ect: bool = False
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        if self.kmin_bytes > self.kmax_bytes:
+            raise ValueError(f"kmin_bytes {self.kmin_bytes} must not be above kmax_bytes {self.kmax_bytes}")
+        return self
+
+
+class EtsWeight(_Model):
+    """A queue scheduled by deficit round robin; the share is its weight over the sum of the weights."""
+
+    ets: Weight
+
+
+class CbsSlope(_Model):
+    """A queue behind a credit-based shaper."""
+
+    cbs: Rate
+
+
+def _scheduler_tag(value: object) -> str | None:
+    if value == "strict":
+        return "strict"
+    if isinstance(value, EtsWeight) or (isinstance(value, Mapping) and "ets" in value):
+        return "ets"
+    if isinstance(value, CbsSlope) or (isinstance(value, Mapping) and "cbs" in value):
+        return "cbs"
+    return None
+
+
+Scheduler = Annotated[
+    Annotated[Literal["strict"], Tag("strict")] | Annotated[EtsWeight, Tag("ets")] | Annotated[CbsSlope, Tag("cbs")],
+    Discriminator(
+        _scheduler_tag,
+        custom_error_type="scheduler",
+        custom_error_message="strict, {ets: 1..100} or {cbs: rate} is wanted",
+    ),
+]
+EtsProfile = dict[Priority, Scheduler]
+
+
+class BufferProfile(_Model):
+    """An ingress priority group: static (xoff, xon) or dynamic (alpha, xon_offset). All in bytes.
+
+    xoff counts from zero occupancy, it contains `reserved`. alpha is the exponent: threshold = 2^alpha * free pool.
+    """
+
+    reserved: Bytes = 0
+    headroom: Bytes = 0
+    xoff: Bytes | None = None
+    xon: Bytes | None = None
+    alpha: Alpha | None = None
+    xon_offset: Bytes | None = None
+
+    @model_validator(mode="after")
+    def _kind(self) -> Self:
+        if (self.xoff is None) == (self.alpha is None):
+            raise ValueError("exactly one of xoff (static) and alpha (dynamic) is wanted")
+        if self.xoff is not None:
+            if self.xon_offset is not None:
+                raise ValueError("xon_offset belongs to a dynamic profile (alpha)")
+            if self.xon is None:
+                raise ValueError("xon is wanted beside xoff")
+            if self.xon > self.xoff:
+                raise ValueError(f"xon {self.xon} must not be above xoff {self.xoff}")
+            if self.reserved > self.xoff:
+                raise ValueError(f"reserved {self.reserved} must not be above xoff {self.xoff}, which contains it")
+        elif self.xon is not None:
+            raise ValueError("xon belongs to a static profile (xoff); a dynamic one has xon_offset")
+        return self
+
+
+class DynamicLimit(_Model):
+    """Egress queue limit of 2^alpha * free pool."""
+
+    alpha: Alpha
+
+
+def _choice(kind: type, scalar: type, wanted: str) -> Any:
+    """A field that is either a scalar (a name or a number) or a mapping; errors say which are allowed."""
+
+    def tag(value: object) -> str | None:
+        if isinstance(value, bool):
+            return None
+        if isinstance(value, scalar):
+            return "scalar"
+        return "mapping" if isinstance(value, Mapping | BaseModel) else None
+
+    return Discriminator(tag, custom_error_type="choice", custom_error_message=f"{wanted} is wanted")
+
+
+QueueLimit = Annotated[
+    Annotated[Bytes, Tag("scalar")] | Annotated[DynamicLimit, Tag("mapping")],
+    _choice(DynamicLimit, int, "a number of bytes or {alpha: exponent}"),
+]
+EcnRef = Annotated[
+    Annotated[Name, Tag("scalar")] | Annotated[EcnProfile, Tag("mapping")],
+    _choice(EcnProfile, str, "the name of an ECN profile or a profile in place"),
+]
+BufferRef = Annotated[
+    Annotated[Name, Tag("scalar")] | Annotated[BufferProfile, Tag("mapping")],
+    _choice(BufferProfile, str, "the name of a buffer profile or a profile in place"),
+]
+EtsRef = Annotated[
+    Annotated[Name, Tag("scalar")] | Annotated[EtsProfile, Tag("mapping")],
+    _choice(dict, str, "the name of an ETS profile or a profile in place"),
+]
+
+
+# ---- switches -------------------------------------------------------------------------------------------------------
+
+
+class Port(_Model):
+    """One port of a switch. `name` (the interface) and `peer` are for people; nothing is derived from them."""
+
+    name: str | None = None
+    mac: Mac
+    rate: Rate
+    peer: str | None = None
+    qos: Name = "default"
+    trust: Literal["port", "pcp", "dscp"] | None = None  # None: what the QoS profile says
+    pfc: list[Priority] = Field(default_factory=list)
+    pfc_quanta: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=65535)] = 65535
+    pause_rx: bool = False
+    ets: EtsRef | None = None
+    ecn: dict[Priority, EcnRef] = Field(default_factory=dict)
+    buffers: dict[Priority, BufferRef] = Field(default_factory=dict)
+    queue_limits: dict[Priority, QueueLimit] = Field(default_factory=dict)
+    pcp_rewrite: dict[Priority, Priority] = Field(default_factory=dict)
+    dscp_rewrite: dict[Priority, Dscp] = Field(default_factory=dict)
+
+
+class NextHop(_Model):
+    """One way to a prefix: out of `port`, to the MAC address of the neighbour."""
+
+    port: PortNumber
+    mac: Mac
+    weight: Weight = 1
+
+
+class Route(_Model):
+    """A prefix and what becomes of it: next hops (more than one: ECMP), `drop: true` or `punt: true` (to the CPU)."""
+
+    prefix: Prefix
+    via: list[NextHop] = Field(default_factory=list)
+    drop: bool = False
+    punt: bool = False
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        if sum((bool(self.via), self.drop, self.punt)) != 1:
+            raise ValueError("exactly one of via (not empty), drop: true, punt: true is wanted")
+        seen = [(hop.port, hop.mac) for hop in self.via]
+        if len(set(seen)) != len(seen):
+            raise ValueError("a next hop (port, mac) must not be listed twice; use weight")
+        return self
+
+
+class TrafficClass(_Model):
+    """Where an ACL puts a frame, past the priority map."""
+
+    queue: Priority
+    pg: Priority
+    lossless: bool = False
+
+
+class AclRule(_Model):
+    """A rule of the access list; first match wins unless `priority` says otherwise (larger wins)."""
+
+    priority: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=2**31 - 1)] | None = None
+    in_port: PortNumber | None = None
+    ether_type: U16 | None = None
+    src_ip4: Prefix4 | None = None
+    dst_ip4: Prefix4 | None = None
+    ip_proto: U8 | None = None
+    l4_dst_port: PortRange | None = None
+    dscp: Dscp | None = None
+    drop: bool = False
+    punt: bool = False
+    mirror: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=32767)] | None = None
+    set_class: TrafficClass | None = None
+
+    @model_validator(mode="after")
+    def _one_action(self) -> Self:
+        if sum((self.drop, self.punt, self.mirror is not None, self.set_class is not None)) != 1:
+            raise ValueError("exactly one of drop: true, punt: true, mirror: session, set_class: {...} is wanted")
+        return self
+
+
+class CloneSession(_Model):
+    """Where clones of a session go. length 0: whole frames."""
+
+    port: Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=510)]
+    length: U16 = 0
+    class_of_service: Priority = 0
+
+
+class Switch(_Model):
+    """One switch: how to reach it over P4Runtime, its ports, routes and mirror sessions."""
+
+    device_id: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=2**64 - 1)]
+    address: Annotated[str, Field(min_length=1)]
+    pool: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=U32_MAX)] | None = None
+    ports: dict[PortNumber, Port] = Field(default_factory=dict)
+    routes: list[Route] = Field(default_factory=list)
+    acl: list[AclRule] = Field(default_factory=list)
+    clone_sessions: dict[Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=32767)], CloneSession] = Field(
+        default_factory=dict
+    )
+
+
+class Config(_Model):
+    """The whole file. Use `parse` or `load`: they also turn errors into `ConfigError`."""
+
+    qos_profiles: Annotated[dict[Name, QosProfile], Field(max_length=255)] = Field(default_factory=dict)
+    ecn_profiles: dict[Name, EcnProfile] = Field(default_factory=dict)
+    ets_profiles: dict[Name, EtsProfile] = Field(default_factory=dict)
+    buffer_profiles: dict[Name, BufferProfile] = Field(default_factory=dict)
+    switches: dict[Name, Switch] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _references(self) -> Self:
+        problems = list(_check_references(self))
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def qos_of(self, port: Port) -> QosProfile:
+        """The QoS profile of a port."""
+        return self.qos_profiles[port.qos]
+
+    def ets_of(self, port: Port) -> Mapping[int, Literal["strict"] | EtsWeight | CbsSlope]:
+        """Scheduler of each queue that the config names; the others keep the target's default (ETS, weight 1)."""
+        if port.ets is None:
+            return {}
+        return self.ets_profiles[port.ets] if isinstance(port.ets, str) else port.ets
+
+    def ecn_of(self, port: Port) -> dict[int, EcnProfile]:
+        """ECN profile of each queue that has one."""
+        return {q: self.ecn_profiles[ref] if isinstance(ref, str) else ref for q, ref in port.ecn.items()}
+
+    def buffers_of(self, port: Port) -> dict[int, BufferProfile]:
+        """Buffer profile of each priority group that has one."""
+        return {pg: self.buffer_profiles[ref] if isinstance(ref, str) else ref for pg, ref in port.buffers.items()}
+
+
+def _check_references(config: Config) -> Iterator[str]:
+    """What only the whole file can tell: references, duplicates. Yields `field: value: rule`."""
+
+    def known(path: str, name: object, kind: str, names: Mapping[str, object]) -> Iterator[str]:
+        if isinstance(name, str) and name not in names:
+            yield f"{path}: {name!r}: not in {kind} (known: {', '.join(sorted(names)) or 'none'})"
+
+    addresses: dict[str, str] = {}
+    for switch_name, switch in config.switches.items():
+        base = f"switches.{switch_name}"
+        if switch.address in addresses:
+            yield f"{base}.address: {switch.address!r}: already the address of {addresses[switch.address]}"
+        addresses.setdefault(switch.address, switch_name)
+        for number, port in switch.ports.items():
+            where = f"{base}.ports.{number}"
+            yield from known(f"{where}.qos", port.qos, "qos_profiles", config.qos_profiles)
+            yield from known(f"{where}.ets", port.ets, "ets_profiles", config.ets_profiles)
+            for queue, ref in port.ecn.items():
+                yield from known(f"{where}.ecn.{queue}", ref, "ecn_profiles", config.ecn_profiles)
+            for pg, profile in port.buffers.items():
+                yield from known(f"{where}.buffers.{pg}", profile, "buffer_profiles", config.buffer_profiles)
+        prefixes: set[str] = set()
+        for index, route in enumerate(switch.routes):
+            where = f"{base}.routes.{index}"
+            if route.prefix in prefixes:
+                yield f"{where}.prefix: {route.prefix!r}: listed twice on {switch_name}"
+            prefixes.add(route.prefix)
+            for hop_index, hop in enumerate(route.via):
+                if hop.port not in switch.ports:
+                    yield f"{where}.via.{hop_index}.port: {hop.port}: not a port of {switch_name}"
+        for index, rule in enumerate(switch.acl):
+            if rule.mirror is not None and rule.mirror not in switch.clone_sessions:
+                yield f"{base}.acl.{index}.mirror: {rule.mirror}: not in clone_sessions of {switch_name}"
+
+
+def warnings(config: Config) -> list[str]:
+    """Legal configs that lose frames or pause for nothing, one `field: reason` line each."""
+    found: list[str] = []
+    for switch_name, switch in config.switches.items():
+        for number, port in switch.ports.items():
+            where = f"switches.{switch_name}.ports.{number}"
+            qos, buffers = config.qos_of(port), config.buffers_of(port)
+            for priority in sorted(set(port.pfc)):
+                pg = qos.pg_of(priority)
+                if priority not in qos.lossless:
+                    found.append(f"{where}.pfc: priority {priority} is not lossless in QoS profile {port.qos}")
+                elif pg not in buffers or buffers[pg].headroom == 0:
+                    found.append(f"{where}.buffers.{pg}: priority {priority} has PFC but its group has no headroom")
+    return found
+
+
+# ---- text -----------------------------------------------------------------------------------------------------------
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses a key given twice, where YAML would silently keep the last."""
+
+
+def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
+    loader.flatten_mapping(node)
+    result: dict[Hashable, Any] = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, Hashable):
+            raise yaml.constructor.ConstructorError(None, None, "a key must be a scalar", key_node.start_mark)
+        if key in result:
+            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+        result[key] = loader.construct_object(value_node, deep=True)
+    return result
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
+
+
+def _problems(error: ValidationError) -> list[str]:
+    lines: list[str] = []
+    for item in error.errors(include_url=False):
+        # tags of unions and "[key]" markers are pydantic's, not the user's
+        path = [str(part) for part in item["loc"] if part not in ("scalar", "mapping", "[key]")]
+        if len(path) > 1 and path[-1] in ("ets", "cbs") and path[-2] == path[-1]:
+            path.pop()
+        where = ".".join(path) or "config"
+        kind, message = item["type"], item["msg"].removeprefix("Value error, ")
+        if not path and kind == "value_error":  # already `field: value: rule`
+            lines.extend(message.splitlines())
+        elif kind == "extra_forbidden":
+            lines.append(f"{where}: {item['input']!r}: unknown key")
+        elif kind == "missing":
+            lines.append(f"{where}: missing: this key is required")
+        else:
+            lines.append(f"{where}: {_short(item['input'])}: {message}")
+    return lines
+
+
+def _short(value: object) -> str:
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", exclude_none=True)
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def parse(data: object, source: str = "config") -> Config:
+    """A mapping as YAML or JSON gives it -> Config. Raises ConfigError with every problem found."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(source, [f"config: {_short(data)}: a mapping with the key switches is wanted"])
+    try:
+        return Config.model_validate(dict(data))
+    except ValidationError as error:
+        raise ConfigError(source, _problems(error)) from None
+
+
+def parse_text(text: str, source: str = "config") -> Config:
+    """YAML text -> Config. Raises ConfigError."""
+    try:
+        data = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(source, [f"not YAML: {' '.join(str(error).split())}"]) from None
+    return parse(data, source)
+
+
+def load(path: str | os.PathLike[str]) -> Config:
+    """Read and check a config file. Raises ConfigError, also when the file cannot be read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), [f"cannot be read: {error}"]) from None
+    return parse_text(text, str(path))
+
+
+def to_data(config: Config) -> dict[str, Any]:
+    """Plain data that `parse` reads back to an equal Config; what has its default value is left out."""
+    return config.model_dump(mode="python", exclude_defaults=True)
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper without anchors: each value is written where it stands."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def dump(config: Config) -> str:
+    """Config -> YAML text that `parse_text` reads back to an equal Config."""
+    return yaml.dump(to_data(config), Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=160)
+
+
+def save(config: Config, path: str | os.PathLike[str]) -> None:
+    """Write a config so that a reader never sees half of it (a new file, then a rename). Comments are lost."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(dump(config), encoding="utf-8")
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o7777)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
