@@ -1,0 +1,111 @@
+"""Scenario storage-and-business (requirement R10): lossless storage and lossy business traffic share every link.
+
+Three hosts of leaf 2 write to one host of leaf 1 (RoCEv2, priority 3), together more than its link carries; business
+TCP (priority 0) runs to the same host beside it. Three runs on one fabric: PFC off, PFC on, PFC on with ETS 60/40. This
+module holds the description and the verdict, both pure; `topologies.lab` runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from topologies.description import Topology, leaf_spine
+from topologies.results import Check, RunResult
+from topologies.settings import BUSINESS_PRIORITY, STORAGE_PRIORITY, Dcb, Ecn
+
+NAME = "storage-and-business"
+SUMMARY = "storage incast at priority 3 beside business TCP at priority 0: PFC off, PFC on, PFC on with ETS 60/40"
+RATE_BPS = 100_000_000
+SHARE_TOLERANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Traffic from one host to another; storage is paced at rate_bps, business takes what TCP finds."""
+
+    traffic_class: str
+    source: str
+    destination: str
+    rate_bps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One run: its name and its DCB settings."""
+
+    name: str
+    dcb: Dcb
+    shares: dict[int, float] | None = None  # what ETS promises, by queue
+
+
+def topology(rate_bps: int = RATE_BPS) -> Topology:
+    return leaf_spine(2, 2, 4, rate_bps)
+
+
+def flows(rate_bps: int = RATE_BPS) -> list[Flow]:
+    """Three storage senders at 60% of the link each (180% of the receiver's link), two business senders."""
+    storage = [Flow("storage", source, "h1", rate_bps * 6 // 10) for source in ("h5", "h6", "h7")]
+    return [*storage, Flow("business", "h2", "h1"), Flow("business", "h8", "h1")]
+
+
+def phases() -> list[Phase]:
+    ecn = {
+        STORAGE_PRIORITY: Ecn(kmin_bytes=20_000, kmax_bytes=80_000, pmax=0.2),
+        BUSINESS_PRIORITY: Ecn(kmin_bytes=30_000, kmax_bytes=90_000, pmax=0.5),
+    }
+    off = Dcb(ecn=ecn)
+    on = off.with_pfc(STORAGE_PRIORITY)
+    shares: dict[int, int | str] = {STORAGE_PRIORITY: 60, BUSINESS_PRIORITY: 40}
+    ets = on.with_ets({**shares, 6: "strict", 7: "strict"})
+    return [
+        Phase("PFC off", off),
+        Phase("PFC on", on),
+        Phase("PFC on, ETS 60/40", ets, {STORAGE_PRIORITY: 0.6, BUSINESS_PRIORITY: 0.4}),
+    ]
+
+
+def verdict(runs: Sequence[RunResult]) -> list[Check]:
+    """What the three runs prove (issue text of R10): each claim with the figures that decide it."""
+    off, *on = runs
+    lost = off.traffic_class("storage").lost
+    checks = [Check("without PFC, storage loses frames", lost > 0, f"{lost:,} lost")]
+    for run in on:
+        storage = run.traffic_class("storage")
+        missing = storage.offered - storage.received
+        checks.append(
+            Check(
+                f"{run.name}: storage loses nothing",
+                storage.offered > 0 and storage.lost == 0 and missing == 0,
+                f"{storage.offered:,} offered, {storage.received:,} received, {storage.lost:,} lost",
+            )
+        )
+        checks.append(
+            Check(f"{run.name}: storage stays in order", storage.reordered == 0, f"{storage.reordered:,} reordered")
+        )
+        xoff = sum(link.xoff for link in run.pfc)
+        checks.append(Check(f"{run.name}: PFC held it back", xoff > 0, f"{xoff:,} XOFF frames"))
+    business_pauses = [
+        f"{link.sender} -> {link.receiver}" for run in runs for link in run.pfc if BUSINESS_PRIORITY in link.priorities
+    ]
+    paused_ns = sum(run.paused_ns.get(BUSINESS_PRIORITY, 0) for run in runs)
+    business = [run.traffic_class("business").received for run in runs]
+    checks.append(
+        Check(
+            "business traffic is never paused, and flows in every run",
+            not business_pauses and paused_ns == 0 and all(business),
+            f"{len(business_pauses)} links with PFC for priority 0, paused {paused_ns} ns, "
+            f"{min(business):,} frames received at least",
+        )
+    )
+    for run in runs:
+        if run.configured_share is not None:
+            worst = max(abs(run.share.get(q, 0.0) - want) for q, want in run.configured_share.items())
+            figures = ", ".join(
+                f"queue {q} {100 * run.share.get(q, 0.0):.1f}% of {100 * want:.0f}%"
+                for q, want in run.configured_share.items()
+            )
+            checks.append(Check(f"{run.name}: shares within 5 points", worst <= SHARE_TOLERANCE, figures))
+    leaked = sum(run.left_in_buffers_bytes for run in runs)
+    checks.append(Check("buffers are empty after every run", leaked == 0, f"{leaked} bytes left"))
+    return checks
