@@ -96,7 +96,7 @@ def controller_config(topology: Topology, dcb: Dcb, *, lab: str = "lab") -> dict
         config["switches"][switch.name] = {
             "device_id": switch.device_id,
             "address": f"unix:{switch_socket(lab, switch.name)}",
-            "pool_bytes": dcb.pool_bytes,
+            "pool": dcb.pool_bytes,
             "ports": {port: _port(topology, switch.name, port, dcb) for port in switch.ports},
             "routes": _routes(topology, switch.name),
         }

@@ -58,6 +58,6 @@ def test_every_name_and_address_is_unique_and_valid(leaves: int, spines: int, ho
     ],
 )
 def test_refusals_name_the_argument_the_value_and_the_rule(arguments: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match="must be|at most") as refusal:
+    with pytest.raises(ValueError, match=r"must be|at most") as refusal:
         leaf_spine(**arguments)
     assert str(refusal.value) == message
