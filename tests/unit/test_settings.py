@@ -1,0 +1,29 @@
+"""The controller accepts what `topologies.settings` writes, and it says what docs/contract.md says."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller import config
+from topologies.description import leaf_spine
+from topologies.scenarios.storage_and_business import phases
+from topologies.settings import controller_config
+
+
+@pytest.mark.parametrize("phase", phases(), ids=lambda p: p.name)
+def test_every_phase_is_a_valid_configuration_without_warnings(phase: object) -> None:
+    parsed = config.parse(controller_config(leaf_spine(), phase.dcb))  # type: ignore[attr-defined]
+    assert config.warnings(parsed) == []
+    assert config.parse_text(config.dump(parsed)) == parsed
+
+
+def test_leaf_port_and_routes_by_hand() -> None:
+    parsed = config.parse(controller_config(leaf_spine(), phases()[2].dcb, lab="x"))
+    leaf2 = parsed.switches["leaf2"]
+    assert (leaf2.device_id, leaf2.address.split("/")[-2:]) == (2, ["x", "leaf2.sock"])
+    port = leaf2.ports[5]
+    assert (port.peer, port.mac, port.rate, port.pfc) == ("spine1", "02:01:00:00:02:05", 100_000_000, [3])
+    routes = {route.prefix: [(hop.port, hop.mac) for hop in route.via] for route in leaf2.routes}
+    assert len(routes) == 16
+    assert routes["10.1.0.1/32"] == [(5, "02:02:00:00:01:02"), (6, "02:02:00:00:02:02")]
+    assert routes["fd00:2::4/128"] == [(4, "02:00:00:00:02:04")]
