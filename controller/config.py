@@ -479,7 +479,13 @@ def _check_references(config: Config) -> Iterator[str]:
             for hop_index, hop in enumerate(route.via):
                 if hop.port not in switch.ports:
                     yield f"{where}.via.{hop_index}.port: {hop.port}: not a port of {switch_name}"
+        listed: set[int] = set()
         for index, rule in enumerate(switch.acl):
+            if (rule.priority is None) != (switch.acl[0].priority is None):
+                yield f"{base}.acl.{index}.priority: {rule.priority}: either every rule of a list has one, or none has"
+            elif rule.priority is not None and rule.priority in listed:
+                yield f"{base}.acl.{index}.priority: {rule.priority}: already the priority of another rule"
+            listed.add(rule.priority or 0)
             if rule.mirror is not None and rule.mirror not in switch.clone_sessions:
                 yield f"{base}.acl.{index}.mirror: {rule.mirror}: not in clone_sessions of {switch_name}"
 
