@@ -42,7 +42,8 @@ def require_root() -> None:
         raise NetworkError(f"user id {os.geteuid()}: network namespaces need root (use sudo)")
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """For preexec_fn: the kernel kills the child when the thread that started it ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -189,7 +190,7 @@ class FabricNetwork:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
             start_new_session=True,  # Ctrl-C at the prompt is for the prompt
         )
 

@@ -1,0 +1,219 @@
+"""`dcblab`: build fabrics and run scenarios. Thin: arguments in, `topologies` modules called, exit codes out.
+
+Exit codes: 0 done and every claim proved, 1 a run failed or a claim did not hold, 2 wrong use (also: not root).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+
+from controller.config import ConfigError, parse_rate
+from topologies import network, report
+from topologies.description import Topology, leaf_spine
+from topologies.network import FabricNetwork, NetworkError
+from topologies.paths import results_dir, run_dir
+from topologies.results import RunResult
+from topologies.scenarios import storage_and_business
+from topologies.settings import STORAGE_PRIORITY, Dcb, Ecn, controller_config
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=__doc__.split("\n")[0])
+SCENARIOS = {storage_and_business.NAME: storage_and_business}
+LabName = Annotated[str, typer.Option("--lab", help="name of the lab: its sockets are in /run/dcblab/NAME")]
+
+
+def _fail(message: str, code: int) -> typer.Exit:
+    print(f"dcblab: {message}", file=sys.stderr)
+    return typer.Exit(code)
+
+
+def _need_root() -> None:
+    try:
+        network.require_root()
+    except NetworkError as error:
+        raise _fail(str(error), 2) from None
+
+
+@app.command("list")
+def list_scenarios() -> None:
+    """List the scenarios."""
+    for name, scenario in SCENARIOS.items():
+        print(f"{name}: {scenario.SUMMARY}")
+
+
+@app.command()
+def run(
+    scenario: Annotated[str, typer.Argument(help="a name that `dcblab list` shows")],
+    duration: Annotated[int, typer.Option(min=5, max=600, help="seconds of traffic in each run")] = 15,
+    out: Annotated[Path | None, typer.Option(help="folder for results [results/SCENARIO/TIME]")] = None,
+    lab: LabName = "lab",
+) -> None:
+    """Run a scenario and say what it proves."""
+    if scenario not in SCENARIOS:
+        raise _fail(f"scenario {scenario!r}: not one of {', '.join(SCENARIOS)}", 2)
+    _need_root()
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    folder = out or results_dir(scenario) / time.strftime("%Y%m%d-%H%M%S")
+    try:
+        runs = asyncio.run(_run_scenario(console, duration, lab))
+    except (NetworkError, ConfigError, TimeoutError, OSError) as error:
+        raise _fail(str(error), 1) from None
+    checks = storage_and_business.verdict(runs)
+    console.print()
+    console.print(report.class_table(runs))
+    console.print(report.pfc_table(runs))
+    console.print("What this proves:")
+    report.print_checks(console, checks)
+    facts = {"scenario": scenario, "duration_s": duration, "rate_bps": storage_and_business.RATE_BPS}
+    for path in report.save(folder, runs, checks, facts):
+        console.print(f"  {path}")
+    raise typer.Exit(0 if all(check.passed for check in checks) else 1)
+
+
+async def _run_scenario(console: Console, duration: int, lab: str) -> list[RunResult]:
+    from topologies.lab import Progress, run_phases
+
+    topology = storage_and_business.topology()
+    phases = storage_and_business.phases()
+    console.print(f"{storage_and_business.NAME}: {storage_and_business.SUMMARY}")
+    console.print(f"Bringing up {len(topology.switches)} switches and {len(topology.hosts)} hosts ...")
+    runs: list[RunResult] = []
+    with console.status("") as status:
+
+        def show(progress: Progress) -> None:
+            sample = progress.sample
+            line = f"run {progress.number}/{progress.phases} {progress.phase}: "
+            line += f"{progress.elapsed_s:4.1f}/{progress.duration_s:g} s"
+            if sample is not None:
+                rates = ", ".join(f"{name} {bps / 1e6:5.1f} Mb/s" for name, bps in sample.received_bps.items())
+                line += f"  {rates}  XOFF {sample.pfc_xoff}  lost {sum(sample.lost.values())}"
+            status.update(line)
+            if not console.is_terminal and progress.elapsed_s % 3 < 0.5:
+                console.print(line)
+
+        async for result in run_phases(
+            topology, phases, storage_and_business.flows(), duration_s=duration, lab=lab, progress=show
+        ):
+            storage = result.traffic_class("storage")
+            console.print(
+                f"run {len(runs) + 1}/{len(phases)} {result.name}: done, {storage.lost:,} storage frames lost"
+            )
+            runs.append(result)
+    return runs
+
+
+@app.command()
+def up(
+    leaves: Annotated[int, typer.Option(help="1..99")] = 2,
+    spines: Annotated[int, typer.Option(help="1..99")] = 2,
+    hosts: Annotated[int, typer.Option(help="hosts per leaf, 1..200")] = 4,
+    rate: Annotated[str, typer.Option(help="of every link, such as 100M")] = "100M",
+    pfc: Annotated[str, typer.Option(help="lossless priorities, such as 3 or 3,4; empty for none")] = "3",
+    lab: LabName = "lab",
+    script: Annotated[Path | None, typer.Option(help="run these Mininet commands instead of a prompt")] = None,
+) -> None:
+    """Bring up a lossless leaf-spine and give the Mininet prompt; `dcbctl` works beside it."""
+    _need_root()
+    topology, configuration = _describe(leaves, spines, hosts, rate, pfc, lab)
+    if script is not None and not script.is_file():
+        raise _fail(f"script {script}: no such file", 2)
+    try:
+        with FabricNetwork(topology, lab=lab) as net:
+            path = run_dir(lab) / "config.yaml"
+            path.write_text(yaml.safe_dump(configuration, sort_keys=False))
+            controller = _start_controller(path, lab)
+            try:
+                _prompt(net, script)
+            finally:
+                controller.terminate()
+                controller.wait()
+    except (NetworkError, OSError) as error:
+        raise _fail(str(error), 1) from None
+
+
+def _describe(leaves: int, spines: int, hosts: int, rate: str, pfc: str, lab: str) -> tuple[Topology, dict[str, Any]]:
+    try:
+        topology = leaf_spine(leaves, spines, hosts, parse_rate(int(rate) if rate.isdigit() else rate), name=lab)
+    except ValueError as error:
+        raise _fail(str(error), 2) from None
+    priorities = [p.strip() for p in pfc.split(",") if p.strip()]
+    if any(p not in "01234567" or len(p) != 1 for p in priorities):
+        raise _fail(f"--pfc {pfc!r}: priorities are 0..7 with commas between them", 2)
+    ecn = {STORAGE_PRIORITY: Ecn(20_000, 80_000, 0.2), 0: Ecn(30_000, 90_000, 0.5)}
+    dcb = Dcb(pfc=tuple(sorted({int(p) for p in priorities})), ecn=ecn)
+    return topology, controller_config(topology, dcb, lab=lab)
+
+
+def _start_controller(config: Path, lab: str) -> subprocess.Popen[str]:
+    """`dcbctl run` beside the prompt; returns when every switch holds its configuration."""
+    log = run_dir(lab) / "controller.log"
+    with log.open("w") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "controller.cli", "run", str(config), "--lab", lab],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            text=True,
+            preexec_fn=network.die_with_parent,
+            start_new_session=True,
+        )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "synced" in line:
+            return process
+    raise NetworkError(f"controller: ended with {process.wait()}: {log.read_text()[-2000:]}")
+
+
+def _prompt(net: FabricNetwork, script: Path | None) -> None:
+    from mininet.cli import CLI
+    from mininet.log import setLogLevel
+
+    setLogLevel("info")  # the prompt prints through Mininet's logger
+    tools = Path(sys.executable).parent
+    for node in net.mininet.values():
+        node.cmd(f"export PATH={tools}:$PATH")
+    hosts = net.topology.hosts
+    if script is None:
+        print(f"{len(net.topology.switches)} switches, {len(hosts)} hosts. Try: h1 ping -c 3 {hosts[-1].name}")
+        print("Beside it, in another terminal: dcbctl show pfc   (exit or Ctrl-D ends the lab)")
+    CLI(net.mininet, script=str(script) if script else None)
+
+
+@app.command()
+def config(
+    leaves: int = 2,
+    spines: int = 2,
+    hosts: int = 4,
+    rate: str = "100M",
+    pfc: str = "3",
+    lab: LabName = "lab",
+) -> None:
+    """Print the controller configuration of a leaf-spine, as a start for one's own."""
+    print(yaml.safe_dump(_describe(leaves, spines, hosts, rate, pfc, lab)[1], sort_keys=False), end="")
+
+
+@app.command()
+def clean(lab: LabName = "lab") -> None:
+    """Remove what a crashed lab left behind; a lab that is running is ended."""
+    _need_root()
+    killed = network.clean(lab)
+    print(f"lab {lab}: {len(killed)} processes ended")
+
+
+def main() -> None:
+    """Entry point of `dcblab`."""
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    app()
+
+
+if __name__ == "__main__":
+    main()
