@@ -457,3 +457,4 @@ class Program:
     field_lists: Mapping[int, FieldList]
     learn_lists: Mapping[int, LearnList]
     field_aliases: Mapping[str, FieldRef] = field(default_factory=dict)  # "queueing_metadata.enq_qdepth" -> field
+    enums: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
