@@ -25,3 +25,19 @@ Use as a library, in the process of a lab::
 repository (or `$DCBLAB_P4`); `handler(switch, PacketIn)` gets every packet-in. `config.dump(cfg)` gives the YAML text
 and `config.save(cfg, path)` writes it; `config.warnings(cfg)` lists legal configs that will lose frames.
 """
+
+from controller.control import Controller
+from controller.program import P4Program, ProgramError
+from controller.state import CounterValue
+from controller.switches import NotConnectedError, PacketIn, SwitchState, SwitchStatus
+
+__all__ = [
+    "Controller",
+    "CounterValue",
+    "NotConnectedError",
+    "P4Program",
+    "PacketIn",
+    "ProgramError",
+    "SwitchState",
+    "SwitchStatus",
+]

@@ -44,6 +44,29 @@ PROBABILITY_ONE = 2**32 - 1  # pmax is in units of 2^-32
 TRUST = {"port": 0, "pcp": 1, "dscp": 2}
 _NEXTHOP_BITS, _MEMBER_BITS = 16, 31
 
+# every table that `build` may write: what a switch holds in these beyond the desired entries is deleted
+OWNED_TABLES = (
+    "egress.tm_pool",
+    "egress.tm_port",
+    "egress.tm_scheduler",
+    "egress.tm_priority_group",
+    "egress.tm_queue",
+    "egress.tm_pfc",
+    "egress.port_mac",
+    "egress.ecn_profile",
+    "egress.pcp_rewrite",
+    "egress.dscp_rewrite",
+    "ingress.pcp_to_priority",
+    "ingress.dscp_to_priority",
+    "ingress.app_priority",
+    "ingress.priority_map",
+    "ingress.port_config",
+    "ingress.nexthop",
+    "ingress.ipv4_lpm",
+    "ingress.ipv6_lpm",
+    "ingress.acl",
+)
+
 HopSet = tuple[tuple[int, int, int], ...]  # sorted (port, MAC, weight)
 
 

@@ -1,6 +1,6 @@
 """The compiled P4 program as the controller needs it: P4Info indexed by name, the JSON, and the cookie of both.
 
-Built from p4src/build/dcb.p4info.txtpb and dcb.json (made by p4c). Names: a table, counter or register is found by its full
+Built from p4src/build/dcb.p4info.txtpb and dcb.json (made by p4c). A table, counter or register is found by its full
 name ("ingress.rx") or, where that is unique, by its last part ("rx"); a match field by its name or the last
 part of it.
 """
@@ -128,7 +128,7 @@ class P4Program:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str] | None = None, name: str = "dcb") -> P4Program:
-        """Read NAME.p4info.txtpb and NAME.json; default directory: $DCBLAB_P4, else p4src/build. Raises ProgramError."""
+        """Read NAME.p4info.txtpb and NAME.json; by default from $DCBLAB_P4, else p4src/build. Raises ProgramError."""
         base = Path(directory or os.environ.get("DCBLAB_P4") or DEFAULT_DIRECTORY)
         try:
             text = (base / f"{name}.p4info.txtpb").read_text(encoding="utf-8")
