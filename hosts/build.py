@@ -1,0 +1,65 @@
+"""Compiles the C programs of the end stations and keeps them, named by the hash of everything that made them.
+
+Sources are package data in `hosts/native`; results go to `$DCBLAB_CACHE` (default `~/.cache/dcblab`). Two processes that
+build at once do the work twice and the second rename wins: both files are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+NATIVE = Path(__file__).parent / "native"
+PROGRAMS: dict[str, tuple[str, ...]] = {
+    "roce": ("roce.c", "send.c", "recv.c", "frame.c", "pfc.c", "socket.c", "util.c"),
+}
+FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+
+
+class BuildError(RuntimeError):
+    """No C compiler, or it refused a source; the message carries what it said."""
+
+
+def cache_dir() -> Path:
+    """Where built programs are kept: `$DCBLAB_CACHE`, or `dcblab` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    given = os.environ.get("DCBLAB_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dcblab"
+
+
+def build(program: str, *, sanitize: bool = False) -> Path:
+    """The executable of a program in `PROGRAMS`, compiled if it is not in the cache yet.
+
+    `sanitize`: with AddressSanitizer and UndefinedBehaviorSanitizer. Raises `BuildError`.
+    """
+    compiler = os.environ.get("CC", "cc")
+    command = [compiler, *FLAGS, *(SANITIZE if sanitize else ())]
+    digest = hashlib.sha256("\0".join([platform.machine(), *command]).encode())
+    for path in sorted([*(NATIVE / name for name in PROGRAMS[program]), *NATIVE.glob("*.h")]):
+        digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
+    directory = cache_dir()
+    target = directory / f"{program}-{digest.hexdigest()[:20]}"
+    if target.exists():
+        return target
+    if shutil.which(compiler) is None:
+        raise BuildError(f"no C compiler: '{compiler}' is not on the PATH (install gcc, or set CC)")
+    directory.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f"{program}-", dir=directory)
+    os.close(handle)
+    try:
+        sources = [str(NATIVE / name) for name in PROGRAMS[program]]
+        done = subprocess.run([*command, *sources, "-o", temporary], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise BuildError(f"{' '.join(command)} failed for {program}:\n{done.stderr.strip()}")
+        Path(temporary).chmod(0o755)
+        Path(temporary).replace(target)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return target
