@@ -1,7 +1,7 @@
 """Compiles the C programs of the end stations and keeps them, named by the hash of everything that made them.
 
-Sources are package data in `hosts/native`; results go to `$DCBLAB_CACHE` (default `~/.cache/dcblab`). Two processes that
-build at once do the work twice and the second rename wins: both files are the same.
+Sources are package data in `hosts/native`; results go to `$DCBLAB_CACHE` (default `~/.cache/dcblab`). Two processes
+that build at once do the work twice and the second rename wins: both files are the same.
 """
 
 from __future__ import annotations

@@ -374,6 +374,7 @@ enum {
 
 static const struct option options[] = {
     {"interface", required_argument, NULL, 'i'},
+    {"dev", required_argument, NULL, 'i'}, /* another spelling */
     {"expect", required_argument, NULL, OPT_EXPECT},
     {"idle-timeout", required_argument, NULL, OPT_IDLE},
     {"duration", required_argument, NULL, OPT_DURATION},
@@ -396,7 +397,7 @@ static const char help[] =
     "Usage: roce recv --interface IF [options]\n"
     "Counts RoCEv2 packets of `roce send` per queue pair. JSON lines on stdout: one \"ready\" when frames are being taken, then\n"
     "\"progress\" if asked for, at the end one \"result\". Ends on SIGINT or SIGTERM, or by one of:\n\n"
-    "  -i, --interface IF        interface to receive on\n"
+    "  -i, --interface IF        interface to receive on (also --dev)\n"
     "      --expect N            end after N packets\n"
     "      --idle-timeout TIME   end when nothing has come for TIME, once something came (500ms, 2s)\n"
     "      --duration TIME       end after TIME\n"

@@ -309,6 +309,8 @@ static const struct option options[] = {
     {"progress", required_argument, NULL, OPT_PROGRESS}, {"start-at", required_argument, NULL, OPT_START_AT},
     {"wait", no_argument, NULL, OPT_WAIT},             {"no-bypass", no_argument, NULL, OPT_NO_BYPASS},
     {"flow", required_argument, NULL, OPT_FLOW},       {"help", no_argument, NULL, OPT_HELP},
+    {"dev", required_argument, NULL, 'i'},             {"qp", required_argument, NULL, OPT_DEST_QP}, /* other spellings */
+    {"src-ip", required_argument, NULL, OPT_SRC},      {"dst-ip", required_argument, NULL, OPT_DST},
     {NULL, 0, NULL, 0},
 };
 
@@ -316,9 +318,9 @@ static const char help[] =
     "Usage: roce send --interface IF --dst ADDRESS --dst-mac MAC --link-rate RATE [options]\n"
     "Sends RoCEv2 packets with sequence numbers, paced, and honours the PFC frames that come back. JSON lines on stdout:\n"
     "one \"ready\", then \"progress\" if asked for, at the end one \"result\".\n\n"
-    "  -i, --interface IF        interface to send on\n"
-    "      --dst ADDRESS         IPv4 or IPv6 destination\n"
-    "      --src ADDRESS         source (default: the interface's own)\n"
+    "  -i, --interface IF        interface to send on (also --dev)\n"
+    "      --dst ADDRESS         IPv4 or IPv6 destination (also --dst-ip)\n"
+    "      --src ADDRESS         source (default: the interface's own; also --src-ip)\n"
     "      --dst-mac MAC         next hop\n"
     "      --src-mac MAC         source (default: the interface's own)\n"
     "      --link-rate RATE      rate of the link, for quanta and as a ceiling; needed unless --no-pfc\n"
@@ -328,7 +330,7 @@ static const char help[] =
     "      --duration TIME       stop after TIME (10, 2.5s, 500ms); without either: until SIGINT or SIGTERM\n"
     "      --payload BYTES       payload of a packet, 24.. (default 1024)\n"
     "      --qps N               queue pairs, served in turn (default 1)\n"
-    "      --dest-qp N           destination QP of the first; the others count up (default 0x100)\n"
+    "      --dest-qp N           destination QP of the first; the others count up (default 0x100; also --qp)\n"
     "      --udp-source-port N   UDP source port of the first; the others count up (default 49152)\n"
     "      --flow KEY=VALUE,...  a queue pair of its own; keys dst, dst-mac, src, src-mac, dest-qp, udp-source-port, dscp, ecn,\n"
     "                            priority, rate, payload, packets; what is not given is as the options say. May be repeated\n"
