@@ -1,7 +1,8 @@
 """Neutral entries <-> P4Runtime protobuf, for one program. Sans-IO.
 
 Byte strings are canonical (P4Runtime 8.4: shortest big-endian form, one zero byte for 0) on the way out, any width on
-the way in. Values are checked against the width of their field, so that a wrong config is named here and not by the switch.
+the way in. Values are checked against the width of their field, so that a wrong one is named here and not by the
+switch.
 """
 
 from __future__ import annotations

@@ -114,6 +114,7 @@ class SwitchSession:
         self._desired: tuple[Entity, ...] = ()
         self._generation = 0  # of the desired entries
         self._synced_generation = -1
+        self._failed_generation = -1
         self._client: P4Client | None = None
         self._primary = False
         self._wake = asyncio.Event()
@@ -145,6 +146,17 @@ class SwitchSession:
         """Wait until `synced`; no time-out of its own."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.synced)
+
+    async def wait_settled(self) -> None:
+        """Wait until the newest desired entries are written, were refused, or cannot be written now."""
+
+        def settled() -> bool:
+            state = self.status.state
+            refused = state is SwitchState.FAILED and self._failed_generation == self._generation
+            return self.synced or refused or state in (SwitchState.DISCONNECTED, SwitchState.BACKUP)
+
+        async with self._changed:
+            await self._changed.wait_for(settled)
 
     async def wait_state(self, *states: SwitchState) -> None:
         """Wait until the session is in one of `states`."""
@@ -284,6 +296,7 @@ class SwitchSession:
                 for line in describe(error).splitlines():
                     LOGGER.error("%s: %s", self.name, line)
                 if self._primary:
+                    self._failed_generation = generation
                     await self._set(state=SwitchState.FAILED, last_error=describe(error))
                     asyncio.get_running_loop().call_later(_RESYNC_AFTER_FAILURE_SECONDS, self._wake.set)
                 continue
@@ -394,6 +407,10 @@ class SwitchSession:
             why = f" ({self.status.last_error})" if self.status.last_error else ""
             raise NotConnectedError(f"switch {self.name}: not connected to {self.status.address}{why}")
         return self._client
+
+    async def read_entities(self) -> list[Entity]:
+        """What the switch holds in the tables that the controller owns, now."""
+        return await self._read_entities(self._connected())
 
     async def read(self, entities: Sequence[p4r.Entity]) -> list[p4r.Entity]:
         """One ReadRequest. Raises NotConnectedError, P4ClientError."""

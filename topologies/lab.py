@@ -21,9 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import hosts
 from controller import Controller
 from controller import config as controller_config_module
+from hosts import roce
 from topologies.description import Host, Topology
 from topologies.measure import COUNTERS, REGISTERS, Snapshot, host_frames, pfc_links, shares
 from topologies.network import FabricNetwork, NetworkError
@@ -149,7 +149,7 @@ async def _run_once(
     reordered_before = sum(_tcp_reordering(lab, f.source) for f in business)
     async with contextlib.AsyncExitStack() as stack:
         receiver = await stack.enter_async_context(
-            HostProcess(lab.network, target, [*_roce(), "recv", "--dev", receiver_host.interface])
+            HostProcess(lab.network, target, [*_roce(), "recv", "--interface", receiver_host.interface])
         )
         await receiver.line(lambda text: "ready" in text, READY_TIMEOUT_S)
         for n in range(len(business)):
@@ -171,14 +171,14 @@ async def _run_once(
             for n, f in enumerate(business)
         ]
         samples, contention = await _sample(lab, receiver_host, before, start, duration_s, report)
-        sent = [json.loads((await p.output(DRAIN_TIMEOUT_S)).splitlines()[-1]) for p in senders]
+        sent = [roce.result(await p.output(DRAIN_TIMEOUT_S)) for p in senders]
         for client in clients:
             iperf = json.loads(await client.output(DRAIN_TIMEOUT_S))
             if "error" in iperf:
                 raise NetworkError(f"{client.host}: iperf3: {iperf['error']}")
         after = await lab.drained()
         receiver.terminate()
-        received = json.loads((await receiver.output(DRAIN_TIMEOUT_S)).splitlines()[-1])
+        received = roce.result(await receiver.output(DRAIN_TIMEOUT_S))
     reordered = sum(_tcp_reordering(lab, f.source) for f in business) - reordered_before
     return RunResult(
         name=phase.name,
@@ -290,14 +290,16 @@ def _tcp_reordering(lab: Lab, host: str) -> int:
 
 
 def _roce() -> list[str]:
-    return [str(hosts.roce_binary())]
+    return [str(roce.binary())]
 
 
 def _send(topology: Topology, flow: Flow, queue_pair: int, duration_s: float, honour_pfc: bool) -> list[str]:
     source, destination = topology.host(flow.source), topology.host(flow.destination)
     gateway = topology.switch(source.leaf).port_mac(source.number)
-    arguments = [*_roce(), "send", "--dev", source.interface, "--src-mac", source.mac, "--dst-mac", gateway]
-    arguments += ["--src-ip", source.ip4, "--dst-ip", destination.ip4, "--qp", str(queue_pair)]
+    arguments = [*_roce(), "send", "--interface", source.interface, "--src-mac", source.mac, "--dst-mac", gateway]
+    arguments += ["--src", source.ip4, "--dst", destination.ip4]
+    # one UDP source port per queue pair: what ECMP spreads by
+    arguments += ["--dest-qp", str(queue_pair), "--udp-source-port", str(49152 + queue_pair)]
     arguments += ["--dscp", str(STORAGE_DSCP), "--ecn", "2", "--priority", str(STORAGE_PRIORITY)]
     arguments += ["--payload", str(PAYLOAD_BYTES), "--rate", str(flow.rate_bps), "--duration", f"{duration_s:g}"]
     arguments += ["--link-rate", str(topology.rate_bps(source.leaf, source.number))]
