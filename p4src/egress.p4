@@ -1,0 +1,173 @@
+// Egress: ECN and rewriting of what was routed, PFC frames that the traffic manager asks for, copies for the controller.
+
+#ifndef DCB_EGRESS_P4
+#define DCB_EGRESS_P4
+
+#include "pfc.p4"
+#include "tm.p4"
+
+// Congestion experienced by bytes left in the queue, WRED between Kmin and Kmax (docs/contract.md, section 2).
+control EcnMark(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std, in bit<32> cell) {
+    @name(".egress.ce_marked") counter(PORT_N_CELLS, CounterType.packets_and_bytes) ce_marked;
+    @name(".egress.ecn_dropped") counter(PORT_N_CELLS, CounterType.packets_and_bytes) ecn_dropped;
+
+    // pmax is there to be read back: the slope already holds it.
+    @name(".egress.set_ecn") @noWarn("unused")
+    action set_ecn(bit<32> kmin_bytes, bit<32> kmax_bytes, bit<32> pmax, bit<48> slope, bit<1> drop_non_ect) {
+        meta.kmin_bytes = kmin_bytes;
+        meta.kmax_bytes = kmax_bytes;
+        meta.ecn_slope = slope;
+        meta.drop_non_ect = drop_non_ect;
+    }
+
+    @name(".egress.ecn_profile")
+    table ecn_profile {
+        key = {
+            std.egress_port: exact @name("egress_port");
+            std.priority: exact @name("queue");
+        }
+        actions = { set_ecn; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
+    apply {
+        meta.kmin_bytes = 0xFFFFFFFF; // without a profile: never
+        ecn_profile.apply();
+        if (meta.tm.deq_depth_bytes >= meta.kmin_bytes) {
+            bit<1> mark = 1;
+            if (meta.tm.deq_depth_bytes < meta.kmax_bytes) {
+                // (excess * slope) >> 16 in two halves of the slope: exact, and no product is wider than 64 bits.
+                bit<64> excess = (bit<64>)(meta.tm.deq_depth_bytes - meta.kmin_bytes);
+                bit<64> probability = (excess * (bit<64>)meta.ecn_slope[47:32] << 16)
+                    + (excess * (bit<64>)meta.ecn_slope[31:0] >> 16);
+                bit<32> draw;
+                random<bit<32>>(draw, 0, 0xFFFFFFFF);
+                if (probability <= (bit<64>)draw) {
+                    mark = 0;
+                }
+            }
+            if (mark == 1) {
+                bit<2> ecn = hdr.ipv6.ecn;
+                if (hdr.ipv4.isValid()) {
+                    ecn = hdr.ipv4.ecn;
+                }
+                if (ecn == ECN_NOT_ECT) {
+                    if (meta.drop_non_ect == 1) {
+                        ecn_dropped.count(cell);
+                        mark_to_drop(std);
+                        meta.verdict = VERDICT_DROP;
+                    }
+                } else if (ecn != ECN_CE) {
+                    ce_marked.count(cell);
+                    if (hdr.ipv4.isValid()) {
+                        hdr.ipv4.ecn = ECN_CE;
+                    } else {
+                        hdr.ipv6.ecn = ECN_CE;
+                    }
+                }
+            }
+        }
+    }
+}
+
+control Rewrite(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+    @name(".egress.set_pcp")
+    action set_pcp(bit<3> pcp, bit<1> dei) {
+        hdr.vlan.pcp = pcp;
+        hdr.vlan.dei = dei;
+    }
+
+    @name(".egress.pcp_rewrite")
+    table pcp_rewrite {
+        key = {
+            std.egress_port: exact @name("egress_port");
+            meta.tm.priority: exact @name("priority");
+        }
+        actions = { set_pcp; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
+    @name(".egress.set_dscp")
+    action set_dscp(bit<6> dscp) {
+        meta.new_dscp = dscp;
+    }
+
+    @name(".egress.dscp_rewrite")
+    table dscp_rewrite {
+        key = {
+            std.egress_port: exact @name("egress_port");
+            meta.tm.priority: exact @name("priority");
+        }
+        actions = { set_dscp; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
+    apply {
+        if (hdr.vlan.isValid()) {
+            pcp_rewrite.apply();
+        }
+        if (dscp_rewrite.apply().hit) {
+            if (hdr.ipv4.isValid()) {
+                hdr.ipv4.dscp = meta.new_dscp;
+            } else {
+                hdr.ipv6.dscp = meta.new_dscp;
+            }
+        }
+    }
+}
+
+control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+    counter(PORT_N_CELLS, CounterType.packets_and_bytes) tx;
+    PfcTransmit() pfc;
+    EcnMark() ecn;
+    Rewrite() rewrite;
+    TrafficManagerObjects() traffic_manager;
+
+    action set_src_mac(bit<48> mac) {
+        hdr.ethernet.src_addr = mac;
+    }
+
+    table port_mac {
+        key = { std.egress_port: exact @name("egress_port"); }
+        actions = { set_src_mac; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 512;
+    }
+
+    apply {
+        bit<32> base = (bit<32>)std.egress_port << 3; // cells of this port
+        bit<32> cell = base + (bit<32>)meta.tm.priority;
+        if (meta.routed == 1) {
+            ecn.apply(hdr, meta, std, cell);
+            rewrite.apply(hdr, meta, std);
+        } else if (meta.tm.pfc_request == 1) {
+            pfc.apply(hdr, meta, base);
+        } else if (std.instance_type == INSTANCE_INGRESS_CLONE) {
+            // A clone starts with fresh metadata; it keeps its ingress port and takes the queue of its session.
+            meta.tm.setValid();
+            meta.tm.priority = std.priority;
+            cell = base + (bit<32>)std.priority;
+            if (std.egress_port == CPU_PORT_ID) {
+                hdr.packet_in.setValid();
+                hdr.packet_in.ingress_port = std.ingress_port;
+                hdr.packet_in.priority = std.priority;
+                hdr.packet_in.reason = PUNT_ACL;
+            }
+        }
+        if (meta.routed == 1 || meta.tm.pfc_request == 1) {
+            port_mac.apply();
+        }
+        // MAC control is not data, and what ECN dropped is not sent.
+        if (meta.tm.pfc_request == 0 && meta.verdict != VERDICT_DROP) {
+            tx.count(cell);
+        }
+        if (meta.tm.model == 1) {
+            traffic_manager.apply(meta, std);
+        }
+    }
+}
+
+#endif

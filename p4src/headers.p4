@@ -1,0 +1,296 @@
+// Headers on the wire, the header that carries what program and traffic manager tell each other, and user metadata.
+
+#ifndef DCB_HEADERS_P4
+#define DCB_HEADERS_P4
+
+// Port that stands for the controller; `p4c -DCPU_PORT=...` changes it. Must equal --cpu-port of the switch.
+#ifndef CPU_PORT
+#define CPU_PORT 510
+#endif
+const bit<9> CPU_PORT_ID = CPU_PORT;
+const bit<9> DROP_PORT_ID = 511;
+
+const bit<16> ETHERTYPE_IPV4 = 0x0800;
+const bit<16> ETHERTYPE_VLAN = 0x8100;  // customer tag
+const bit<16> ETHERTYPE_SVLAN = 0x88A8; // service tag
+const bit<16> ETHERTYPE_IPV6 = 0x86DD;
+const bit<16> ETHERTYPE_MAC_CONTROL = 0x8808;
+const bit<16> ETHERTYPE_LLDP = 0x88CC;
+
+const bit<48> MAC_CONTROL_ADDRESS = 0x0180C2000001;
+const bit<16> OPCODE_PAUSE = 0x0001;
+const bit<16> OPCODE_PFC = 0x0101;
+const bit<32> MAC_CONTROL_FRAME_BYTES = 60; // 64 on the wire, without the FCS
+
+const bit<8> PROTOCOL_TCP = 6;
+const bit<8> PROTOCOL_UDP = 17;
+const bit<8> PROTOCOL_ICMPV6 = 58;
+const bit<16> UDP_PORT_ROCEV2 = 4791;
+const bit<8> ICMPV6_ROUTER_SOLICITATION = 133; // first of neighbour discovery's five types
+const bit<8> ICMPV6_REDIRECT = 137;            // last of them
+
+const bit<2> ECN_NOT_ECT = 0;
+const bit<2> ECN_CE = 3;
+
+const bit<32> INSTANCE_INGRESS_CLONE = 1; // standard_metadata.instance_type
+
+// set_port: any other value trusts the port alone.
+const bit<2> TRUST_PCP = 1;
+const bit<2> TRUST_DSCP = 2;
+
+// What ingress decided about a frame.
+const bit<2> VERDICT_FORWARD = 0;
+const bit<2> VERDICT_DROP = 1;
+const bit<2> VERDICT_PUNT = 2;
+
+// packet_in.reason
+const bit<4> PUNT_LLDP = 0;
+const bit<4> PUNT_ROUTE = 1;
+const bit<4> PUNT_ACL = 2;
+const bit<4> PUNT_TTL = 3;
+
+// Index of ingress.drops is port * 8 + one of these.
+const bit<4> DROP_NO_ROUTE = 0;
+const bit<4> DROP_PARSER_ERROR = 1;
+const bit<4> DROP_NOT_FORWARDABLE = 2;
+const bit<4> DROP_ACL = 3;
+const bit<4> DROP_CHECKSUM = 4;
+const bit<4> DROP_NO_EGRESS = 5;
+const bit<4> DROP_GROUP_MAC = 6;
+const bit<4> DROP_OTHER = 7;
+
+// Index of ingress.pfc_rx_invalid is port * 8 + one of these; only the last is accepted all the same.
+const bit<32> PFC_INVALID_DESTINATION = 0;
+const bit<32> PFC_INVALID_LENGTH = 1;
+const bit<32> PFC_INVALID_PAD = 2;
+const bit<32> PFC_INVALID_OPCODE = 3;
+const bit<32> PFC_INVALID_ZERO_VECTOR = 4;
+const bit<32> PFC_INVALID_HIGH_BYTE = 5;
+
+// Counters, registers and tables with an index or key of (port, n): 512 ports, 8 priorities, queues or groups.
+const bit<32> PORT_N_CELLS = 4096;
+
+error {
+    BadIpv4Header,
+    BadIpv6Header
+}
+
+@controller_header("packet_in")
+header packet_in_t {
+    bit<9> ingress_port;
+    bit<3> priority;
+    bit<4> reason;
+}
+
+@controller_header("packet_out")
+header packet_out_t {
+    bit<9> egress_port;
+    bit<3> queue;
+    bit<4> pad;
+}
+
+header ethernet_t {
+    bit<48> dst_addr;
+    bit<48> src_addr;
+    bit<16> ether_type;
+}
+
+header vlan_t {
+    bit<3>  pcp;
+    bit<1>  dei;
+    bit<12> vid;
+    bit<16> ether_type;
+}
+
+header ipv4_t {
+    bit<4>  version;
+    bit<4>  ihl;
+    bit<6>  dscp;
+    bit<2>  ecn;
+    bit<16> total_len;
+    bit<16> identification;
+    bit<1>  reserved;
+    bit<1>  dont_fragment;
+    bit<1>  more_fragments;
+    bit<13> fragment_offset;
+    bit<8>  ttl;
+    bit<8>  protocol;
+    bit<16> checksum;
+    bit<32> src_addr;
+    bit<32> dst_addr;
+}
+
+header ipv4_options_t {
+    varbit<320> options;
+}
+
+header ipv6_t {
+    bit<4>   version;
+    bit<6>   dscp;
+    bit<2>   ecn;
+    bit<20>  flow_label;
+    bit<16>  payload_len;
+    bit<8>   next_header;
+    bit<8>   hop_limit;
+    bit<128> src_addr;
+    bit<128> dst_addr;
+}
+
+header icmpv6_t {
+    bit<8>  type;
+    bit<8>  code;
+    bit<16> checksum;
+}
+
+header tcp_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<32> seq;
+    bit<32> ack;
+    bit<4>  data_offset;
+    bit<4>  reserved;
+    bit<8>  flags;
+    bit<16> window;
+    bit<16> checksum;
+    bit<16> urgent;
+}
+
+header udp_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<16> len;
+    bit<16> checksum;
+}
+
+// InfiniBand base transport header, as RoCEv2 carries it in UDP.
+header bth_t {
+    bit<8>  opcode;
+    bit<1>  solicited;
+    bit<1>  migration;
+    bit<2>  pad_count;
+    bit<4>  version;
+    bit<16> pkey;
+    bit<1>  fecn;
+    bit<1>  becn;
+    bit<6>  reserved6;
+    bit<24> dst_qp;
+    bit<1>  ack_request;
+    bit<7>  reserved7;
+    bit<24> psn;
+}
+
+header mac_control_t {
+    bit<16> opcode;
+}
+
+// 802.1Qbb: bit n of the vector enables time n. The 26 bytes of pad are in fields of at most 64 bits.
+header pfc_t {
+    bit<16> vector;
+    bit<16> time0;
+    bit<16> time1;
+    bit<16> time2;
+    bit<16> time3;
+    bit<16> time4;
+    bit<16> time5;
+    bit<16> time6;
+    bit<16> time7;
+    bit<64> pad0;
+    bit<64> pad1;
+    bit<64> pad2;
+    bit<16> pad3;
+}
+
+// 802.3 Annex 31B: one time for the whole port, 42 bytes of pad.
+header pause_t {
+    bit<16> time;
+    bit<64> pad0;
+    bit<64> pad1;
+    bit<64> pad2;
+    bit<64> pad3;
+    bit<64> pad4;
+    bit<16> pad5;
+}
+
+// The contract with the traffic manager (docs/contract.md, section 1). A header and not a struct, because p4c keeps the names
+// of a header's fields; it is never emitted. Ingress sets it valid, which zeroes it.
+header tm_t {
+    bit<8>  model;
+    bit<3>  priority;
+    bit<3>  pg;
+    bit<1>  lossless;
+    bit<1>  pause_valid;
+    bit<8>  pause_vector;
+    bit<16> pause_time0;
+    bit<16> pause_time1;
+    bit<16> pause_time2;
+    bit<16> pause_time3;
+    bit<16> pause_time4;
+    bit<16> pause_time5;
+    bit<16> pause_time6;
+    bit<16> pause_time7;
+    bit<1>  pfc_request;
+    bit<7>  reserved;
+    bit<8>  pfc_vector;
+    bit<16> pfc_time0;
+    bit<16> pfc_time1;
+    bit<16> pfc_time2;
+    bit<16> pfc_time3;
+    bit<16> pfc_time4;
+    bit<16> pfc_time5;
+    bit<16> pfc_time6;
+    bit<16> pfc_time7;
+    bit<32> enq_depth_bytes;
+    bit<32> deq_depth_bytes;
+}
+
+struct metadata_t {
+    tm_t    tm;
+    // Set by the parser, 0 where the frame has no such field.
+    bit<16> ether_type;  // after the tags
+    bit<6>  dscp;
+    bit<8>  ttl;         // or hop limit
+    bit<8>  ip_proto;
+    bit<16> l4_src_port;
+    bit<16> l4_dst_port;
+    bit<24> roce_qp;
+    bit<32> src_ip4;
+    bit<32> dst_ip4;
+    // Set by ingress.
+    bit<32> flow_src;    // source and destination address for the ECMP hash
+    bit<32> flow_dst;
+    bit<2>  trust;
+    bit<8>  qos_profile;
+    bit<8>  pfc_rx_enable;
+    bit<1>  pause_rx_enable;
+    bit<16> nexthop;
+    bit<2>  verdict;
+    bit<4>  reason;      // of a drop or a punt
+    bit<1>  routed;      // egress rewrites only what was routed
+    // Set by egress.
+    bit<6>  new_dscp;
+    bit<32> kmin_bytes;
+    bit<32> kmax_bytes;
+    bit<48> ecn_slope;
+    bit<1>  drop_non_ect;
+    bit<8>  tm_pool;
+}
+
+struct headers_t {
+    packet_in_t    packet_in;
+    packet_out_t   packet_out;
+    ethernet_t     ethernet;
+    vlan_t         vlan;
+    vlan_t         vlan_inner;
+    mac_control_t  mac_control;
+    pfc_t          pfc;
+    pause_t        pause;
+    ipv4_t         ipv4;
+    ipv4_options_t ipv4_options;
+    ipv6_t         ipv6;
+    icmpv6_t       icmpv6;
+    tcp_t          tcp;
+    udp_t          udp;
+    bth_t          bth;
+}
+
+#endif

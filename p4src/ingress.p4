@@ -1,0 +1,84 @@
+// Ingress: packet-out, MAC control, or a data frame that is classified, filtered and routed.
+
+#ifndef DCB_INGRESS_P4
+#define DCB_INGRESS_P4
+
+#include "classify.p4"
+#include "forward.p4"
+#include "pfc.p4"
+
+control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+    counter(PORT_N_CELLS, CounterType.packets_and_bytes) rx;
+    counter(PORT_N_CELLS, CounterType.packets_and_bytes) drops;
+    PortConfig() port;
+    Classify() classify;
+    MacControlReceive() mac_control;
+    Acl() acl;
+    Route() route;
+
+    apply {
+        bit<32> base = (bit<32>)std.ingress_port << 3; // cells of this port
+        bit<32> cell;
+        meta.tm.setValid();
+        if (hdr.packet_out.isValid()) {
+            meta.tm.priority = hdr.packet_out.queue;
+            std.priority = hdr.packet_out.queue;
+            std.egress_spec = hdr.packet_out.egress_port;
+            if (hdr.packet_out.egress_port == CPU_PORT_ID || hdr.packet_out.egress_port == DROP_PORT_ID) {
+                meta.verdict = VERDICT_DROP;
+                meta.reason = DROP_OTHER;
+            }
+            cell = base + (bit<32>)meta.tm.priority;
+            rx.count(cell);
+        } else {
+            port.apply(meta, std);
+            if (hdr.ethernet.isValid() && hdr.ethernet.ether_type == ETHERTYPE_MAC_CONTROL) {
+                mac_control.apply(hdr, meta, std, base);
+            } else {
+                classify.apply(hdr, meta, std);
+                cell = base + (bit<32>)meta.tm.priority;
+                rx.count(cell);
+                if (std.parser_error != error.NoError) {
+                    meta.verdict = VERDICT_DROP;
+                    meta.reason = DROP_PARSER_ERROR;
+                } else if (std.checksum_error == 1) {
+                    meta.verdict = VERDICT_DROP;
+                    meta.reason = DROP_CHECKSUM;
+                } else if (meta.ether_type == ETHERTYPE_LLDP) {
+                    meta.verdict = VERDICT_PUNT;
+                    meta.reason = PUNT_LLDP;
+                } else {
+                    acl.apply(meta, std);
+                    if (meta.verdict == VERDICT_FORWARD) {
+                        // ARP is not IP. Neighbour discovery is, but does not cross a router.
+                        if (!hdr.ipv4.isValid() && !hdr.ipv6.isValid()
+                            || hdr.icmpv6.isValid() && hdr.icmpv6.type >= ICMPV6_ROUTER_SOLICITATION
+                            && hdr.icmpv6.type <= ICMPV6_REDIRECT) {
+                            meta.verdict = VERDICT_DROP;
+                            meta.reason = DROP_NOT_FORWARDABLE;
+                        } else if (hdr.ethernet.dst_addr[40:40] == 1) {
+                            meta.verdict = VERDICT_DROP;
+                            meta.reason = DROP_GROUP_MAC;
+                        } else {
+                            route.apply(hdr, meta, std);
+                        }
+                    }
+                }
+            }
+        }
+        if (meta.verdict == VERDICT_DROP) {
+            cell = base + (bit<32>)meta.reason;
+            drops.count(cell);
+            mark_to_drop(std);
+        } else if (meta.verdict == VERDICT_PUNT) {
+            hdr.packet_in.setValid();
+            hdr.packet_in.ingress_port = std.ingress_port;
+            hdr.packet_in.priority = meta.tm.priority;
+            hdr.packet_in.reason = meta.reason;
+            std.egress_spec = CPU_PORT_ID;
+        }
+        hdr.packet_out.setInvalid();
+    }
+}
+
+#endif

@@ -1,0 +1,159 @@
+// The traffic manager as P4Runtime sees it: tables are its configuration, counters and registers its state.
+//
+// Nothing here runs in the base build: everything is applied under `tm.model == 1`, which is never true but which p4c cannot
+// fold, so it keeps the objects. A target with our traffic manager finds them by their @tm annotation and keeps entries and
+// cells itself; on BMv2 they are there and do nothing.
+
+#ifndef DCB_TM_P4
+#define DCB_TM_P4
+
+// A counter or register of the traffic manager, and the line that keeps a register: p4c drops a read alone.
+#define TM_COUNTER(kind, full_name, object) \
+    @tm(kind) @name(full_name) counter(PORT_N_CELLS, CounterType.packets_and_bytes) object;
+#define TM_REGISTER(kind, full_name, object) \
+    @tm(kind) @name(full_name) register<bit<64>>(PORT_N_CELLS) object;
+#define TM_KEEP(object, index) object.read(value, index); object.write(index, value);
+
+control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t std) {
+    @name(".egress.tm_set_port") @noWarn("unused")
+    action tm_set_port(bit<64> rate_bps) { }
+
+    @tm("port") @name(".egress.tm_port")
+    table tm_port {
+        key = { std.egress_port: exact @name("port"); }
+        actions = { tm_set_port; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 512;
+    }
+
+    @name(".egress.tm_set_pfc") @noWarn("unused")
+    action tm_set_pfc(bit<8> tx_enable, bit<16> quanta, bit<24> queue_map) { }
+
+    @tm("pfc") @name(".egress.tm_pfc")
+    table tm_pfc {
+        key = { std.egress_port: exact @name("port"); }
+        actions = { tm_set_pfc; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 512;
+    }
+
+    @name(".egress.tm_strict")
+    action tm_strict() { }
+
+    @name(".egress.tm_ets") @noWarn("unused")
+    action tm_ets(bit<8> weight) { }
+
+    @name(".egress.tm_cbs") @noWarn("unused")
+    action tm_cbs(bit<64> idle_slope_bps) { }
+
+    @tm("scheduler") @name(".egress.tm_scheduler")
+    table tm_scheduler {
+        key = {
+            std.egress_port: exact @name("port");
+            std.priority: exact @name("tc");
+        }
+        actions = { tm_strict; tm_ets; tm_cbs; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
+    @name(".egress.tm_pg_static") @noWarn("unused")
+    action tm_pg_static(bit<32> reserved, bit<32> xoff, bit<32> xon, bit<32> headroom, bit<8> priorities) { }
+
+    @name(".egress.tm_pg_dynamic") @noWarn("unused")
+    action tm_pg_dynamic(bit<32> reserved, bit<8> alpha, bit<32> xon_offset, bit<32> headroom, bit<8> priorities) { }
+
+    @tm("priority_group") @name(".egress.tm_priority_group")
+    table tm_priority_group {
+        key = {
+            std.egress_port: exact @name("port");
+            meta.tm.pg: exact @name("pg");
+        }
+        actions = { tm_pg_static; tm_pg_dynamic; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
+    @name(".egress.tm_queue_static") @noWarn("unused")
+    action tm_queue_static(bit<32> limit) { }
+
+    @name(".egress.tm_queue_dynamic") @noWarn("unused")
+    action tm_queue_dynamic(bit<8> alpha) { }
+
+    @tm("queue") @name(".egress.tm_queue")
+    table tm_queue {
+        key = {
+            std.egress_port: exact @name("port");
+            std.priority: exact @name("queue");
+        }
+        actions = { tm_queue_static; tm_queue_dynamic; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
+    @name(".egress.tm_set_pool") @noWarn("unused")
+    action tm_set_pool(bit<32> size) { }
+
+    @tm("pool") @name(".egress.tm_pool")
+    table tm_pool {
+        key = { meta.tm_pool: exact @name("pool"); }
+        actions = { tm_set_pool; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 1;
+    }
+
+    TM_COUNTER("enqueued", ".egress.tm_enqueued", tm_enqueued)
+    TM_COUNTER("dequeued", ".egress.tm_dequeued", tm_dequeued)
+    TM_COUNTER("drop_queue_limit", ".egress.tm_drop_queue", tm_drop_queue)
+    TM_COUNTER("drop_pg_limit", ".egress.tm_drop_pg", tm_drop_pg)
+    TM_COUNTER("drop_headroom", ".egress.tm_drop_headroom", tm_drop_headroom)
+    TM_COUNTER("drop_pool", ".egress.tm_drop_pool", tm_drop_pool)
+    TM_COUNTER("drop_port", ".egress.tm_drop_port", tm_drop_port)
+    TM_COUNTER("drop_rx", ".egress.tm_drop_rx", tm_drop_rx)
+
+    TM_REGISTER("queue_depth", ".egress.tm_queue_depth", tm_queue_depth)
+    TM_REGISTER("queue_watermark", ".egress.tm_queue_watermark", tm_queue_watermark)
+    TM_REGISTER("pg_depth", ".egress.tm_pg_depth", tm_pg_depth)
+    TM_REGISTER("pg_headroom", ".egress.tm_pg_headroom", tm_pg_headroom)
+    TM_REGISTER("pg_watermark", ".egress.tm_pg_watermark", tm_pg_watermark)
+    TM_REGISTER("pg_headroom_watermark", ".egress.tm_pg_headroom_watermark", tm_pg_headroom_watermark)
+    TM_REGISTER("pg_xoff", ".egress.tm_pg_xoff", tm_pg_xoff)
+    TM_REGISTER("pause_left", ".egress.tm_pause_left", tm_pause_left)
+    TM_REGISTER("paused_ns", ".egress.tm_paused_ns", tm_paused_ns)
+    TM_REGISTER("pause_count", ".egress.tm_pause_count", tm_pause_count)
+    TM_REGISTER("pool_used", ".egress.tm_pool_used", tm_pool_used)
+
+    apply {
+        bit<32> queue_cell = ((bit<32>)std.egress_port << 3) + (bit<32>)std.priority;
+        bit<32> pg_cell = ((bit<32>)std.ingress_port << 3) + (bit<32>)meta.tm.pg;
+        bit<32> priority_cell = ((bit<32>)std.egress_port << 3) + (bit<32>)meta.tm.priority;
+        bit<64> value;
+        tm_port.apply();
+        tm_pfc.apply();
+        tm_scheduler.apply();
+        tm_priority_group.apply();
+        tm_queue.apply();
+        tm_pool.apply();
+        tm_enqueued.count(queue_cell);
+        tm_dequeued.count(queue_cell);
+        tm_drop_queue.count(queue_cell);
+        tm_drop_pg.count(pg_cell);
+        tm_drop_headroom.count(pg_cell);
+        tm_drop_pool.count(pg_cell);
+        tm_drop_port.count(queue_cell);
+        tm_drop_rx.count(pg_cell);
+        TM_KEEP(tm_queue_depth, queue_cell)
+        TM_KEEP(tm_queue_watermark, queue_cell)
+        TM_KEEP(tm_pg_depth, pg_cell)
+        TM_KEEP(tm_pg_headroom, pg_cell)
+        TM_KEEP(tm_pg_watermark, pg_cell)
+        TM_KEEP(tm_pg_headroom_watermark, pg_cell)
+        TM_KEEP(tm_pg_xoff, pg_cell)
+        TM_KEEP(tm_pause_left, priority_cell)
+        TM_KEEP(tm_paused_ns, priority_cell)
+        TM_KEEP(tm_pause_count, priority_cell)
+        TM_KEEP(tm_pool_used, 0)
+    }
+}
+
+#endif
