@@ -1,0 +1,112 @@
+/* Switch core: one pipeline, one traffic manager, the packets. Passive and single-threaded: frames and time in, frames out.
+ *
+ * `sw_receive` runs parse and ingress at once and enqueues; `sw_advance` runs what is due up to a time: dequeues, egress, deparse,
+ * transmission, recirculation. Frames leave through the output function, or wait in a list for `sw_outputs_take`.
+ * A caller that shares a core with a running driver holds `sw_lock`. driver.c drives it in real time. */
+#ifndef DCB_CORE_H
+#define DCB_CORE_H
+
+#include <pthread.h>
+
+#include "abi.h"
+#include "sw_store.h"
+#include "tm.h"
+
+#define SW_REENTRY_PS 100000ull       /* a resubmitted or recirculated packet enters again 100 ns later */
+#define SW_EVENT_BYTES (4u << 20)     /* of packet-ins and digests that Python has not fetched */
+#define SW_MEMORY_BYTES (512ull << 20)
+#define SW_GROUPS 65536u
+
+/* Takes over the packet; it must be given back by sw_pkt_free. */
+typedef void (*sw_output_fn)(void *arg, pkt_t *pkt, uint32_t port, uint64_t start_ps, uint64_t end_ps);
+
+typedef struct sw_stats { /* frames; order is the ABI with switch/core.py */
+    uint64_t received;        /* offered to sw_receive */
+    uint64_t rx_dropped;      /* too long or no memory (tm counter drop_rx) */
+    uint64_t copies;          /* made by clone and multicast */
+    uint64_t pfc_made;        /* frames that the traffic manager asked for */
+    uint64_t ingress_dropped; /* by the program */
+    uint64_t egress_dropped;  /* by the program */
+    uint64_t tm_dropped;      /* by the traffic manager */
+    uint64_t group_dropped;   /* multicast originals: replaced by their copies */
+    uint64_t transmitted;
+    uint64_t to_cpu;
+    uint64_t cpu_dropped;     /* event ring full */
+    uint64_t memory_dropped;  /* copies that found no memory */
+    uint64_t reentered;
+} sw_stats_t;
+
+typedef struct sw_bind {
+    int32_t cell; /* -1: the program has no such field */
+    uint64_t mask;
+} sw_bind_t;
+
+struct sw_driver;
+
+typedef struct sw {
+    const pl_program_t *program;
+    pl_t *pl;
+    tm_t *tm;
+    uint64_t now_ps, clock_ps;
+    uint32_t cpu_port, drop_port, n_queues;
+    sw_slab_t slab;
+    pkt_t *scratch;            /* PHV of a packet that is parsed again */
+    pkt_t *reentry_head, *reentry_tail;
+    uint64_t reentry_len;
+    pkt_t *out_head, *out_tail;
+    uint64_t out_len;
+    sw_output_fn output;
+    void *output_arg;
+    sw_ring_t events;
+    sw_replicas_t **groups, **sessions;
+    sw_stats_t stats;
+    uint32_t *metadata_cells;  /* what a clone in egress clears */
+    uint32_t n_metadata_cells;
+    struct {
+        sw_bind_t ingress_port, egress_spec, egress_port, instance_type, packet_length, enq_timestamp, enq_qdepth, deq_timedelta, deq_qdepth,
+            ingress_ts, egress_ts, mcast_grp, egress_rid, priority;
+        sw_bind_t tm_valid, tm_pg, tm_lossless, tm_pause_valid, tm_pause_vector, tm_pause_time[TM_QUEUES], tm_pfc_request, tm_pfc_vector,
+            tm_pfc_time[TM_QUEUES], tm_enq_depth, tm_deq_depth;
+    } f;
+    pthread_mutex_t mutex;     /* recursive */
+    int waiting;               /* control callers that want it; the driver lets them go first */
+    struct sw_driver *driver;
+} sw_t;
+
+/* NULL with a message in `error` (of error_bytes) when the program or an argument does not fit. */
+sw_t *sw_create(uint64_t seed, uint32_t cpu_port, uint32_t drop_port, uint32_t n_queues, char *error, uint64_t error_bytes);
+void sw_destroy(sw_t *sw);
+pl_t *sw_pipeline(sw_t *sw);
+tm_t *sw_tm(sw_t *sw);
+void sw_set_output(sw_t *sw, sw_output_fn output, void *arg);
+void sw_pkt_free(sw_t *sw, pkt_t *pkt);
+
+int sw_receive(sw_t *sw, uint32_t port, const uint8_t *frame, uint32_t len, uint64_t now_ps); /* -1: dropped before parsing */
+uint64_t sw_next_deadline(const sw_t *sw);                                                    /* TM_NEVER: nothing to do */
+void sw_advance(sw_t *sw, uint64_t now_ps);
+uint64_t sw_now(sw_t *sw); /* last time seen, or the clock of a running driver */
+
+int sw_add_port(sw_t *sw, uint32_t port, uint64_t now_ps);
+int sw_remove_port(sw_t *sw, uint32_t port, uint64_t now_ps);
+
+uint64_t sw_outputs_take(sw_t *sw, uint8_t *out, uint64_t capacity); /* records with type = port */
+uint64_t sw_events_take(sw_t *sw, uint8_t *out, uint64_t capacity);
+int sw_event_fd(const sw_t *sw);
+uint64_t sw_events_lost(const sw_t *sw);
+void sw_read_stats(const sw_t *sw, sw_stats_t *out);
+uint64_t sw_packets_live(const sw_t *sw); /* in queues, re-entry and outputs */
+
+int sw_set_multicast(sw_t *sw, uint32_t group, const uint16_t *ports, const uint16_t *rids, uint32_t n);
+int sw_delete_multicast(sw_t *sw, uint32_t group);
+int sw_set_clone_session(sw_t *sw, uint32_t session, const uint16_t *ports, const uint16_t *rids, uint32_t n, uint32_t cos, uint32_t truncate_bytes);
+int sw_delete_clone_session(sw_t *sw, uint32_t session);
+
+void sw_lock(sw_t *sw);
+void sw_unlock(sw_t *sw);
+
+/* Injects `count` frames of the n given ones in turn, frame i on ports[i], gap_ps apart, runs all that is due and drops what
+ * comes out. Returns the nanoseconds it took; *sent gets the number of frames that left. */
+uint64_t sw_bench(sw_t *sw, const uint8_t *const *frames, const uint32_t *lens, const uint16_t *ports, uint32_t n, uint64_t count,
+                  uint64_t gap_ps, uint64_t *sent);
+
+#endif
