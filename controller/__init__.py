@@ -21,6 +21,13 @@ Use as a library, in the process of a lab::
         await controller.packet_out("leaf1", port=1, payload=frame, queue=7)
         controller.status()                          # list of SwitchStatus: state, updates written, last error
 
+So that `dcbctl` works on such a lab too, put the control socket around it::
+
+    from controller.daemon import ControlServer, control_socket
+
+    async with Controller(cfg) as controller, ControlServer(controller, control_socket("lab"), "lab.yaml"):
+        ...
+
 `Controller(cfg, p4=P4Program.load(directory), packet_handler=handler)`: the program is by default p4src/build of this
 repository (or `$DCBLAB_P4`); `handler(switch, PacketIn)` gets every packet-in. `config.dump(cfg)` gives the YAML text
 and `config.save(cfg, path)` writes it; `config.warnings(cfg)` lists legal configs that will lose frames.
