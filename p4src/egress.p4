@@ -7,7 +7,7 @@
 #include "tm.p4"
 
 // Congestion experienced by bytes left in the queue, WRED between Kmin and Kmax (docs/contract.md, section 2).
-control EcnMark(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std, in bit<32> cell) {
+control EcnMark(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std, in bit<32> base) {
     @name(".egress.ce_marked") counter(PORT_N_CELLS, CounterType.packets_and_bytes) ce_marked;
     @name(".egress.ecn_dropped") counter(PORT_N_CELLS, CounterType.packets_and_bytes) ecn_dropped;
 
@@ -48,18 +48,20 @@ control EcnMark(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                 }
             }
             if (mark == 1) {
-                bit<2> ecn = hdr.ipv6.ecn;
+                bit<2> ecn;
                 if (hdr.ipv4.isValid()) {
                     ecn = hdr.ipv4.ecn;
+                } else {
+                    ecn = hdr.ipv6.ecn;
                 }
                 if (ecn == ECN_NOT_ECT) {
                     if (meta.drop_non_ect == 1) {
-                        ecn_dropped.count(cell);
+                        ecn_dropped.count(base + (bit<32>)meta.tm.priority);
                         mark_to_drop(std);
                         meta.verdict = VERDICT_DROP;
                     }
                 } else if (ecn != ECN_CE) {
-                    ce_marked.count(cell);
+                    ce_marked.count(base + (bit<32>)meta.tm.priority);
                     if (hdr.ipv4.isValid()) {
                         hdr.ipv4.ecn = ECN_CE;
                     } else {
@@ -139,9 +141,8 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
 
     apply {
         bit<32> base = (bit<32>)std.egress_port << 3; // cells of this port
-        bit<32> cell = base + (bit<32>)meta.tm.priority;
         if (meta.routed == 1) {
-            ecn.apply(hdr, meta, std, cell);
+            ecn.apply(hdr, meta, std, base);
             rewrite.apply(hdr, meta, std);
         } else if (meta.tm.pfc_request == 1) {
             pfc.apply(hdr, meta, base);
@@ -149,7 +150,6 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
             // A clone starts with fresh metadata; it keeps its ingress port and takes the queue of its session.
             meta.tm.setValid();
             meta.tm.priority = std.priority;
-            cell = base + (bit<32>)std.priority;
             if (std.egress_port == CPU_PORT_ID) {
                 hdr.packet_in.setValid();
                 hdr.packet_in.ingress_port = std.ingress_port;
@@ -162,7 +162,7 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
         }
         // MAC control is not data, and what ECN dropped is not sent.
         if (meta.tm.pfc_request == 0 && meta.verdict != VERDICT_DROP) {
-            tx.count(cell);
+            tx.count(base + (bit<32>)meta.tm.priority);
         }
         if (meta.tm.model == 1) {
             traffic_manager.apply(meta, std);

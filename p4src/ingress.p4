@@ -18,7 +18,6 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
 
     apply {
         bit<32> base = (bit<32>)std.ingress_port << 3; // cells of this port
-        bit<32> cell;
         meta.tm.setValid();
         if (hdr.packet_out.isValid()) {
             meta.tm.priority = hdr.packet_out.queue;
@@ -28,16 +27,15 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                 meta.verdict = VERDICT_DROP;
                 meta.reason = DROP_OTHER;
             }
-            cell = base + (bit<32>)meta.tm.priority;
-            rx.count(cell);
+            rx.count(base + (bit<32>)meta.tm.priority);
+            hdr.packet_out.setInvalid();
         } else {
             port.apply(meta, std);
             if (hdr.ethernet.isValid() && hdr.ethernet.ether_type == ETHERTYPE_MAC_CONTROL) {
                 mac_control.apply(hdr, meta, std, base);
             } else {
                 classify.apply(hdr, meta, std);
-                cell = base + (bit<32>)meta.tm.priority;
-                rx.count(cell);
+                rx.count(base + (bit<32>)meta.tm.priority);
                 if (std.parser_error != error.NoError) {
                     meta.verdict = VERDICT_DROP;
                     meta.reason = DROP_PARSER_ERROR;
@@ -67,8 +65,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             }
         }
         if (meta.verdict == VERDICT_DROP) {
-            cell = base + (bit<32>)meta.reason;
-            drops.count(cell);
+            drops.count(base + (bit<32>)meta.reason);
             mark_to_drop(std);
         } else if (meta.verdict == VERDICT_PUNT) {
             hdr.packet_in.setValid();
@@ -77,7 +74,6 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             hdr.packet_in.reason = meta.reason;
             std.egress_spec = CPU_PORT_ID;
         }
-        hdr.packet_out.setInvalid();
     }
 }
 

@@ -3,17 +3,14 @@
 #ifndef DCB_PFC_P4
 #define DCB_PFC_P4
 
-// Counts priority n of a frame once, by what its time says. One variable holds every index: p4c makes a field of each
-// expression that is an argument.
+// Counts priority n of a frame once, by what its time says.
 #define COUNT_RECEIVED(n) \
     if (hdr.pfc.vector[n:n] == 1) { \
-        cell = base + n; \
-        if (hdr.pfc.time##n == 0) { pfc_rx_xon.count(cell); } else { pfc_rx_xoff.count(cell); } \
+        if (hdr.pfc.time##n == 0) { pfc_rx_xon.count(base + n); } else { pfc_rx_xoff.count(base + n); } \
     }
 #define COUNT_SENT(n) \
     if (meta.tm.pfc_vector[n:n] == 1) { \
-        cell = base + n; \
-        if (meta.tm.pfc_time##n == 0) { pfc_tx_xon.count(cell); } else { pfc_tx_xoff.count(cell); } \
+        if (meta.tm.pfc_time##n == 0) { pfc_tx_xon.count(base + n); } else { pfc_tx_xoff.count(base + n); } \
     }
 
 // Every MAC control frame ends here; a valid one becomes a pause request to the traffic manager for the ingress port.
@@ -54,25 +51,19 @@ control MacControlReceive(inout headers_t hdr, inout metadata_t meta, inout stan
     }
 
     apply {
-        bit<32> cell;
         // The order decides which reason a frame with several faults is counted under.
         if (hdr.ethernet.dst_addr != MAC_CONTROL_ADDRESS) {
-            cell = base + PFC_INVALID_DESTINATION;
-            pfc_rx_invalid.count(cell);
+            pfc_rx_invalid.count(base + PFC_INVALID_DESTINATION);
         } else if (std.packet_length != MAC_CONTROL_FRAME_BYTES) {
-            cell = base + PFC_INVALID_LENGTH;
-            pfc_rx_invalid.count(cell);
+            pfc_rx_invalid.count(base + PFC_INVALID_LENGTH);
         } else if (hdr.pfc.isValid()) {
             if (hdr.pfc.pad0 != 0 || hdr.pfc.pad1 != 0 || hdr.pfc.pad2 != 0 || hdr.pfc.pad3 != 0) {
-                cell = base + PFC_INVALID_PAD;
-                pfc_rx_invalid.count(cell);
+                pfc_rx_invalid.count(base + PFC_INVALID_PAD);
             } else if (hdr.pfc.vector[7:0] == 0) {
-                cell = base + PFC_INVALID_ZERO_VECTOR;
-                pfc_rx_invalid.count(cell);
+                pfc_rx_invalid.count(base + PFC_INVALID_ZERO_VECTOR);
             } else {
                 if (hdr.pfc.vector[15:8] != 0) {
-                    cell = base + PFC_INVALID_HIGH_BYTE;
-                    pfc_rx_invalid.count(cell);
+                    pfc_rx_invalid.count(base + PFC_INVALID_HIGH_BYTE);
                 }
                 pfc_rx_frames.count(base);
                 COUNT_RECEIVED(0)
@@ -90,8 +81,7 @@ control MacControlReceive(inout headers_t hdr, inout metadata_t meta, inout stan
         } else if (hdr.pause.isValid()) {
             if (hdr.pause.pad0 != 0 || hdr.pause.pad1 != 0 || hdr.pause.pad2 != 0 || hdr.pause.pad3 != 0
                 || hdr.pause.pad4 != 0 || hdr.pause.pad5 != 0) {
-                cell = base + PFC_INVALID_PAD;
-                pfc_rx_invalid.count(cell);
+                pfc_rx_invalid.count(base + PFC_INVALID_PAD);
             } else {
                 pause_rx_frames.count(base);
                 if (meta.pause_rx_enable == 1) {
@@ -99,8 +89,7 @@ control MacControlReceive(inout headers_t hdr, inout metadata_t meta, inout stan
                 }
             }
         } else {
-            cell = base + PFC_INVALID_OPCODE;
-            pfc_rx_invalid.count(cell);
+            pfc_rx_invalid.count(base + PFC_INVALID_OPCODE);
         }
         mark_to_drop(std);
     }
@@ -137,7 +126,6 @@ control PfcTransmit(inout headers_t hdr, inout metadata_t meta, in bit<32> base)
     }
 
     apply {
-        bit<32> cell;
         build_pfc_frame();
         pfc_tx_frames.count(base);
         COUNT_SENT(0)

@@ -12,7 +12,7 @@
     @tm(kind) @name(full_name) counter(PORT_N_CELLS, CounterType.packets_and_bytes) object;
 #define TM_REGISTER(kind, full_name, object) \
     @tm(kind) @name(full_name) register<bit<64>>(PORT_N_CELLS) object;
-#define TM_KEEP(object, index) object.read(value, index); object.write(index, value);
+#define TM_KEEP(object) object.read(value, 0); object.write(0, value);
 
 control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t std) {
     @name(".egress.tm_set_port") @noWarn("unused")
@@ -124,9 +124,6 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
     TM_REGISTER("pool_used", ".egress.tm_pool_used", tm_pool_used)
 
     apply {
-        bit<32> queue_cell = ((bit<32>)std.egress_port << 3) + (bit<32>)std.priority;
-        bit<32> pg_cell = ((bit<32>)std.ingress_port << 3) + (bit<32>)meta.tm.pg;
-        bit<32> priority_cell = ((bit<32>)std.egress_port << 3) + (bit<32>)meta.tm.priority;
         bit<64> value;
         tm_port.apply();
         tm_pfc.apply();
@@ -134,25 +131,25 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
         tm_priority_group.apply();
         tm_queue.apply();
         tm_pool.apply();
-        tm_enqueued.count(queue_cell);
-        tm_dequeued.count(queue_cell);
-        tm_drop_queue.count(queue_cell);
-        tm_drop_pg.count(pg_cell);
-        tm_drop_headroom.count(pg_cell);
-        tm_drop_pool.count(pg_cell);
-        tm_drop_port.count(queue_cell);
-        tm_drop_rx.count(pg_cell);
-        TM_KEEP(tm_queue_depth, queue_cell)
-        TM_KEEP(tm_queue_watermark, queue_cell)
-        TM_KEEP(tm_pg_depth, pg_cell)
-        TM_KEEP(tm_pg_headroom, pg_cell)
-        TM_KEEP(tm_pg_watermark, pg_cell)
-        TM_KEEP(tm_pg_headroom_watermark, pg_cell)
-        TM_KEEP(tm_pg_xoff, pg_cell)
-        TM_KEEP(tm_pause_left, priority_cell)
-        TM_KEEP(tm_paused_ns, priority_cell)
-        TM_KEEP(tm_pause_count, priority_cell)
-        TM_KEEP(tm_pool_used, 0)
+        tm_enqueued.count(0);
+        tm_dequeued.count(0);
+        tm_drop_queue.count(0);
+        tm_drop_pg.count(0);
+        tm_drop_headroom.count(0);
+        tm_drop_pool.count(0);
+        tm_drop_port.count(0);
+        tm_drop_rx.count(0);
+        TM_KEEP(tm_queue_depth)
+        TM_KEEP(tm_queue_watermark)
+        TM_KEEP(tm_pg_depth)
+        TM_KEEP(tm_pg_headroom)
+        TM_KEEP(tm_pg_watermark)
+        TM_KEEP(tm_pg_headroom_watermark)
+        TM_KEEP(tm_pg_xoff)
+        TM_KEEP(tm_pause_left)
+        TM_KEEP(tm_paused_ns)
+        TM_KEEP(tm_pause_count)
+        TM_KEEP(tm_pool_used)
     }
 }
 
