@@ -570,6 +570,10 @@ def parse_text(text: str, source: str = "config") -> Config:
     """YAML text -> Config. Raises ConfigError."""
     try:
         data = yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ConfigError(source, [f"{where}not YAML: {error.problem or error.context}"]) from None
     except yaml.YAMLError as error:
         raise ConfigError(source, [f"not YAML: {' '.join(str(error).split())}"]) from None
     return parse(data, source)

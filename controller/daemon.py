@@ -1,8 +1,8 @@
 """A controller that others can talk to: a unix socket with one JSON request and one JSON answer a line.
 
 `ControlServer` wraps a running `Controller`, in `dcbctl run` or inside the process of a lab; `serve` is all of
-`dcbctl run`. Request: {"method": "show", "params": {...}}. Answer: {"ok": true, "result": ...} or {"ok": false, "error": text,
-"code": 2 for wrong use, 1 otherwise}. Requests that change the desired state run one after the other.
+`dcbctl run`. Request: {"method": "show", "params": {...}}. Answer: {"ok": true, "result": ...} or {"ok": false,
+"error": text, "code": 2 for wrong use, 1 otherwise}. Requests that change the desired state run one after the other.
 """
 
 from __future__ import annotations
