@@ -1,0 +1,127 @@
+"""The whole path in real time: dcblab's own commands on a leaf-spine; order, loss and contents, never timing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.mininet
+
+DCBLAB = [sys.executable, "-m", "topologies.cli"]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """An own folder for sockets: no lab of the user's is touched."""
+    return {**os.environ, "DCBLAB_RUN": str(tmp_path / "run"), "DCBLAB_RESULTS": str(tmp_path / "results")}
+
+
+def fabric_links() -> str:
+    shown = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    return "\n".join(line for line in shown.splitlines() if re.search(r"(leaf|spine|\bh)\d+-eth", line))
+
+
+def test_prompt_pings_over_ipv4_and_ipv6_and_carries_iperf3_and_scapy(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    script = tmp_path / "commands"
+    script.write_text(
+        "h1 ping -c 3 -W 2 h5\n"
+        "h1 ping -c 3 -W 2 h2\n"
+        "h8 ping -6 -c 3 -W 2 fd00:1::1\n"
+        "h2 iperf3 -s -1 -D\n"
+        "h6 iperf3 -c h2 -n 2M --connect-timeout 3000\n"
+        'h3 python3 -c "from scapy.all import *; conf.verb=0; '
+        "r=sr1(IP(dst='10.2.0.3')/ICMP(id=7,seq=9)/b'dcblab', timeout=5); print('SCAPY', r[ICMP].type, r[IP].src)\"\n"
+        "sh $PYTHON -m controller.cli show route leaf1 -j | head -c 200\n".replace("$PYTHON", sys.executable)
+    )
+    done = subprocess.run(
+        [*DCBLAB, "up", "--script", str(script)],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert said.count("3 packets transmitted, 3 received, 0% packet loss") == 3, said
+    assert re.search(r"receiver", said), said
+    assert "SCAPY 0 10.2.0.3" in said, said
+    assert fabric_links() == ""
+    assert not (tmp_path / "run" / "lab").exists()
+
+
+def test_a_killed_lab_leaves_nothing_behind(environment: dict[str, str], tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom topologies.description import leaf_spine\nfrom topologies.network import FabricNetwork\n"
+        "with FabricNetwork(leaf_spine(1, 1, 1)) as net:\n"
+        "    print(*[p.pid for p in net._switches.values()], flush=True)\n    sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=environment,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as lab:
+        assert lab.stdout is not None
+        switches = [int(pid) for pid in lab.stdout.readline().split()]
+        assert len(switches) == 2
+        handles = [os.pidfd_open(pid) for pid in switches]
+        lab.send_signal(signal.SIGKILL)
+    for handle in handles:
+        assert select.select([handle], [], [], 10)[0], "a switch outlived its lab"
+        os.close(handle)
+    # what is left is a folder; the next start, or clean, takes it
+    assert (tmp_path / "run" / "lab" / "processes.json").exists()
+    cleaned = subprocess.run([*DCBLAB, "clean"], env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert cleaned.stdout.startswith("lab lab: ")
+    assert not (tmp_path / "run" / "lab").exists()
+
+
+def test_storage_and_business_proves_its_claims(environment: dict[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = subprocess.run(
+        [*DCBLAB, "run", "storage-and-business", "--duration", "8", "--out", str(out)],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((out / "results.json").read_text())
+    assert [run["name"] for run in results["runs"]] == ["PFC off", "PFC on", "PFC on, ETS 60/40"]
+    assert all(check["passed"] for check in results["checks"])
+    assert (out / "timeline.png").read_bytes().startswith(b"\x89PNG")
+    assert fabric_links() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "nonsense"], "scenario 'nonsense': not one of storage-and-business"),
+        (["up", "--leaves", "0"], "leaves 0: must be 1..99"),
+        (["up", "--rate", "fast"], "a rate is"),
+        (["up", "--pfc", "9"], "--pfc '9': priorities are 0..7"),
+        (["up", "--script", "/nonexistent"], "script /nonexistent: no such file"),
+    ],
+)
+def test_wrong_use_says_why_and_exits_2(environment: dict[str, str], arguments: list[str], message: str) -> None:
+    done = subprocess.run(
+        [*DCBLAB, *arguments], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
