@@ -16,7 +16,10 @@ from pathlib import Path
 
 NATIVE = Path(__file__).parent / "native"
 PROGRAMS: dict[str, tuple[str, ...]] = {
-    "roce": ("roce.c", "send.c", "recv.c", "frame.c", "pfc.c", "socket.c", "util.c"),
+    "roce": (
+        *("roce.c", "send_main.c", "send.c", "recv.c", "replay.c"),
+        *("frame.c", "pfc.c", "socket.c", "util.c"),
+    ),
 }
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")

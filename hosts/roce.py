@@ -1,8 +1,8 @@
 """The RoCEv2 sender and receiver: `python -m hosts.roce send|recv ...` builds the C program and becomes it.
 
 A launcher that starts many takes `binary()` once and executes it in each host's namespace
-(`mnexec -a PID BINARY send ...`). The program prints JSON lines: "ready" when its sockets are open, "progress" on request, at the end "result".
-`parse_events` reads them. `send --help` and `recv --help` name the options; docs/traffic.md explains them.
+(`mnexec -a PID BINARY send ...`). The program prints JSON lines: "ready" when its sockets are open, "progress" on
+request, at the end "result". `parse_events` reads them. docs/traffic.md explains options and fields.
 """
 
 from __future__ import annotations

@@ -52,15 +52,15 @@ static bool all_zero(const uint8_t *bytes, size_t length)
 
 void pfc_receive(struct pfc_gates *gates, const uint8_t *frame, size_t length, uint64_t now)
 {
-    if (length < 16 || get16(frame + 12) != MAC_CONTROL_TYPE) {
-        gates->invalid[PFC_BAD_LENGTH]++;
-        return;
-    }
-    uint32_t opcode = get16(frame + 14);
+    if (length < 14 || get16(frame + 12) != MAC_CONTROL_TYPE)
+        return; /* not for us */
+    uint32_t opcode = length < 16 ? 0 : get16(frame + 14);
     enum pfc_invalid reason = PFC_INVALID_REASONS;
     size_t used = opcode == PFC_OPCODE ? 34 : 18;
     if (memcmp(frame, pfc_destination, 6) != 0)
         reason = PFC_BAD_DESTINATION;
+    else if (length < 16)
+        reason = PFC_BAD_LENGTH;
     else if (opcode != PFC_OPCODE && opcode != PAUSE_OPCODE)
         reason = PFC_BAD_OPCODE;
     else if (length != MAC_CONTROL_BYTES)

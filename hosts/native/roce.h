@@ -3,5 +3,6 @@
 
 int send_main(int argc, char **argv);
 int recv_main(int argc, char **argv);
+int replay_main(int argc, char **argv);
 
 #endif
