@@ -695,7 +695,13 @@ void sw_unlock(sw_t *sw)
     pthread_mutex_unlock(&sw->mutex);
 }
 
-uint64_t sw_now(sw_t *sw) { return sw->driver ? sw_driver_now(sw) : sw->now_ps; }
+uint64_t sw_now(sw_t *sw)
+{
+    pthread_mutex_lock(&sw->mutex);
+    uint64_t now_ps = sw->driver ? sw_driver_now(sw) : sw->now_ps;
+    pthread_mutex_unlock(&sw->mutex);
+    return now_ps;
+}
 
 /* --- bench ---------------------------------------------------------------------------------------------------------- */
 
