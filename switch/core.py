@@ -3,8 +3,8 @@
 A shared object holds one program: generated pipeline, traffic manager, core and driver (`switch/native`). `SwitchCore`
 owns one `sw_t` in it. Two ways to run it: passively (frames and integer picoseconds in with `receive` and `advance`,
 frames out with `outputs`), as the fabric and the tests do; or by its own driver thread on packet sockets
-(`start_driver`). Packet-ins and digests wait for `events` either way. Every call takes the core's lock; `lock()` holds it
-over several, and callers that touch the pipeline beside a running driver must hold it.
+(`start_driver`). Packet-ins and digests wait for `events` either way. Every call takes the core's lock; `lock()` holds
+it over several, and callers that touch the pipeline beside a running driver must hold it.
 """
 
 from __future__ import annotations

@@ -88,28 +88,6 @@ static void bind_fields(sw_t *sw)
     sw->tm->pfc_capable = sw->f.tm_pfc_request.cell >= 0;
 }
 
-/* Cells of metadata instances: those of headers without a validity bit. */
-static int list_metadata(sw_t *sw)
-{
-    const pl_program_t *p = sw->program;
-    sw->metadata_cells = calloc(p->phv_bytes / 8 + 1, sizeof *sw->metadata_cells);
-    if (!sw->metadata_cells)
-        return -1;
-    for (uint32_t i = 0; i < p->n_fields; i++) {
-        const char *name = p->fields[i].name, *dot = strrchr(name, '.');
-        if (!dot || strcmp(dot, ".$valid$") == 0)
-            continue;
-        bool header = false;
-        for (uint32_t k = 0; k < p->n_fields && !header; k++) {
-            const char *other = p->fields[k].name;
-            header = strncmp(other, name, (size_t)(dot - name)) == 0 && strcmp(other + (dot - name), ".$valid$") == 0;
-        }
-        for (uint32_t c = 0; !header && c < (p->fields[i].bits + 63) / 64; c++)
-            sw->metadata_cells[sw->n_metadata_cells++] = p->fields[i].cell + c;
-    }
-    return 0;
-}
-
 /* --- creation ------------------------------------------------------------------------------------------------------- */
 
 static void digest_sink(void *arg, uint32_t list_id, const uint8_t *bytes, uint32_t len)
@@ -161,19 +139,19 @@ sw_t *sw_create(uint64_t seed, uint32_t cpu_port, uint32_t drop_port, uint32_t n
     sw->clock_ps = UINT64_MAX;
     sw->output = output_to_list;
     sw->output_arg = sw;
-    sw_slab_init(&sw->slab, program->phv_bytes, SW_MEMORY_BYTES);
+    sw_slab_init(&sw->slab, program->phv_bytes, program->headroom_bytes, SW_MEMORY_BYTES);
     sw->tm = tm_create(n_queues);
     sw->pl = program->create(seed);
     sw->groups = calloc(SW_GROUPS, sizeof *sw->groups);
     sw->sessions = calloc(SW_GROUPS, sizeof *sw->sessions);
     sw->scratch = sw_slab_get(&sw->slab, 0);
-    if (sw_ring_init(&sw->events, SW_EVENT_BYTES) < 0 || !sw->tm || !sw->pl || !sw->groups || !sw->sessions || !sw->scratch ||
-        list_metadata(sw) < 0) {
+    if (sw_ring_init(&sw->events, SW_EVENT_BYTES) < 0 || !sw->tm || !sw->pl || !sw->groups || !sw->sessions || !sw->scratch) {
         snprintf(error, error_bytes, "out of memory or file descriptors");
         sw_destroy(sw);
         return NULL;
     }
     bind_fields(sw);
+    program->set_drop_port(sw->pl, drop_port);
     program->set_digest_sink(sw->pl, digest_sink, sw);
     return sw;
 }
@@ -211,7 +189,6 @@ void sw_destroy(sw_t *sw)
     }
     free(sw->groups);
     free(sw->sessions);
-    free(sw->metadata_cells);
     sw_ring_destroy(&sw->events);
     sw_slab_destroy(&sw->slab);
     pthread_mutex_destroy(&sw->mutex);
@@ -402,10 +379,11 @@ static void run_reentry(sw_t *sw)
     clock_at(sw, now_ps);
     uint8_t instance = pkt->refs_spare;
     int32_t fields = instance == INSTANCE_RESUBMIT ? pkt->req.resubmit_field_list : pkt->req.recirculate_field_list;
-    if (pkt->data < pkt->buf + PKT_HEADROOM && pkt->len <= pkt->buf_bytes - PKT_HEADROOM) {
-        memmove(pkt->buf + PKT_HEADROOM, pkt->data, pkt->len); /* room for headers again */
-        pkt->data = pkt->buf + PKT_HEADROOM;
-    } else if (pkt->data < pkt->buf + PKT_HEADROOM) {
+    uint8_t *start = pkt->buf + sw->slab.headroom_bytes;
+    if (pkt->data < start && pkt->len <= pkt->buf_bytes - sw->slab.headroom_bytes) {
+        memmove(start, pkt->data, pkt->len); /* room for headers again */
+        pkt->data = start;
+    } else if (pkt->data < start) {
         pkt_t *larger = copy_packet(sw, pkt);
         sw->stats.copies--; /* it takes the place of this one */
         if (larger)
@@ -442,8 +420,7 @@ static void egress_clone(sw_t *sw, pkt_t *pkt, uint64_t now_ps)
     pkt_t *copy = session ? copy_packet(sw, pkt) : NULL;
     if (!copy)
         return;
-    for (uint32_t i = 0; i < sw->n_metadata_cells; i++)
-        copy->phv[sw->metadata_cells[i]] = 0;
+    sw->program->reset_metadata(copy);
     if (pkt->req.clone_field_list >= 0)
         sw->program->copy_fields(sw->pl, pkt->req.clone_field_list, copy, pkt);
     set(copy, sw->f.instance_type, INSTANCE_EGRESS_CLONE);

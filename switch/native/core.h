@@ -60,8 +60,6 @@ typedef struct sw {
     sw_ring_t events;
     sw_replicas_t **groups, **sessions;
     sw_stats_t stats;
-    uint32_t *metadata_cells;  /* what a clone in egress clears */
-    uint32_t n_metadata_cells;
     struct {
         sw_bind_t ingress_port, egress_spec, egress_port, instance_type, packet_length, enq_timestamp, enq_qdepth, deq_timedelta, deq_qdepth,
             ingress_ts, egress_ts, mcast_grp, egress_rid, priority;

@@ -16,11 +16,12 @@ struct sw_chunk {
 static const uint32_t class_bytes[SW_SLAB_CLASSES] = {256, 2048, SW_MAX_FRAME_BYTES + 512};
 static const uint32_t class_batch[SW_SLAB_CLASSES] = {128, 64, 16};
 
-void sw_slab_init(sw_slab_t *s, uint32_t phv_bytes, uint64_t limit_bytes)
+void sw_slab_init(sw_slab_t *s, uint32_t phv_bytes, uint32_t headroom_bytes, uint64_t limit_bytes)
 {
     memset(s, 0, sizeof *s);
     s->phv_bytes = phv_bytes;
     s->head_bytes = (uint32_t)(sizeof(pkt_t) + phv_bytes + 63) & ~63u;
+    s->headroom_bytes = ((headroom_bytes > PKT_HEADROOM ? headroom_bytes : PKT_HEADROOM) + 63) & ~63u;
     s->limit_bytes = limit_bytes;
 }
 
@@ -36,7 +37,7 @@ void sw_slab_destroy(sw_slab_t *s)
 
 static bool grow(sw_slab_t *s, uint32_t class)
 {
-    uint64_t each = s->head_bytes + PKT_HEADROOM + class_bytes[class];
+    uint64_t each = s->head_bytes + s->headroom_bytes + class_bytes[class];
     uint64_t bytes = 64 + each * class_batch[class];
     if (s->used_bytes + bytes > s->limit_bytes)
         return false;
@@ -51,7 +52,7 @@ static bool grow(sw_slab_t *s, uint32_t class)
     for (uint32_t i = 0; i < class_batch[class]; i++, at += each) {
         pkt_t *pkt = (pkt_t *)at;
         pkt->buf = at + s->head_bytes;
-        pkt->buf_bytes = PKT_HEADROOM + class_bytes[class];
+        pkt->buf_bytes = s->headroom_bytes + class_bytes[class];
         pkt->next = s->free_list[class];
         s->free_list[class] = pkt;
     }
@@ -68,13 +69,13 @@ pkt_t *sw_slab_get(sw_slab_t *s, uint32_t frame_bytes)
     if (class == SW_SLAB_CLASSES)
         return NULL;
     uint32_t room = frame_bytes < 256 ? 256 : frame_bytes;
-    pkt_t *fresh = malloc(s->head_bytes + PKT_HEADROOM + room);
+    pkt_t *fresh = malloc(s->head_bytes + s->headroom_bytes + room);
     if (!fresh)
         return NULL;
     fresh->buf = (uint8_t *)fresh + s->head_bytes;
-    fresh->buf_bytes = PKT_HEADROOM + room;
+    fresh->buf_bytes = s->headroom_bytes + room;
     fresh->next = NULL;
-    fresh->data = fresh->buf + PKT_HEADROOM;
+    fresh->data = fresh->buf + s->headroom_bytes;
     fresh->len = fresh->payload_offset = 0;
     s->live++;
     return fresh;
@@ -84,7 +85,7 @@ pkt_t *sw_slab_get(sw_slab_t *s, uint32_t frame_bytes)
     pkt_t *pkt = s->free_list[class];
     s->free_list[class] = pkt->next;
     pkt->next = NULL;
-    pkt->data = pkt->buf + PKT_HEADROOM;
+    pkt->data = pkt->buf + s->headroom_bytes;
     pkt->len = 0;
     pkt->payload_offset = 0;
     s->live++;
@@ -99,7 +100,7 @@ void sw_slab_put(sw_slab_t *s, pkt_t *pkt)
     return;
 #endif
     uint32_t class = 0;
-    while (PKT_HEADROOM + class_bytes[class] != pkt->buf_bytes)
+    while (s->headroom_bytes + class_bytes[class] != pkt->buf_bytes)
         class++;
     pkt->next = s->free_list[class];
     s->free_list[class] = pkt;

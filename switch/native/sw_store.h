@@ -12,15 +12,16 @@
 /* --- packets: one allocation holds pkt_t, PHV and buffer; freed ones are kept by size class ------------------------- */
 typedef struct sw_slab {
     uint32_t phv_bytes, head_bytes;
+    uint32_t headroom_bytes;          /* before `data` of a fresh packet */
     uint64_t limit_bytes, used_bytes; /* of memory taken from the system */
     uint64_t live;                    /* packets handed out */
     pkt_t *free_list[SW_SLAB_CLASSES];
     struct sw_chunk *chunks;
 } sw_slab_t;
 
-void sw_slab_init(sw_slab_t *s, uint32_t phv_bytes, uint64_t limit_bytes);
+void sw_slab_init(sw_slab_t *s, uint32_t phv_bytes, uint32_t headroom_bytes, uint64_t limit_bytes);
 void sw_slab_destroy(sw_slab_t *s);
-pkt_t *sw_slab_get(sw_slab_t *s, uint32_t frame_bytes); /* data = buf + PKT_HEADROOM; NULL: no memory */
+pkt_t *sw_slab_get(sw_slab_t *s, uint32_t frame_bytes); /* data = buf + headroom; NULL: no memory */
 void sw_slab_put(sw_slab_t *s, pkt_t *pkt);
 
 /* --- events for the control plane: a byte ring of records --------------------------------------------------------- */
