@@ -49,6 +49,18 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def meaning_sha256(json_text: str) -> str:
+    """SHA-256 of a BMv2 JSON without its source positions: what it does, whatever comments the sources hold."""
+
+    def stripped(node: object) -> object:
+        if isinstance(node, dict):
+            return {key: stripped(value) for key, value in node.items() if key != "source_info"}
+        return [stripped(item) for item in node] if isinstance(node, list) else node
+
+    text = json.dumps(stripped(json.loads(json_text)), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def p4c_version(p4c: str) -> str:
     """The version line that `p4c --version` prints last, as `1.2.5 (SHA: ... BUILD: ...)`.
 

@@ -147,13 +147,13 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
         } else if (meta.tm.pfc_request == 1) {
             pfc.apply(hdr, meta, base);
         } else if (std.instance_type == INSTANCE_INGRESS_CLONE) {
-            // A clone starts with fresh metadata; it keeps its ingress port and takes the queue of its session.
+            // What acl_mirror copied, as it came in. It is counted by the queue of its session.
             meta.tm.setValid();
             meta.tm.priority = std.priority;
             if (std.egress_port == CPU_PORT_ID) {
                 hdr.packet_in.setValid();
-                hdr.packet_in.ingress_port = std.ingress_port;
-                hdr.packet_in.priority = std.priority;
+                hdr.packet_in.ingress_port = meta.mirror_ingress_port;
+                hdr.packet_in.priority = meta.mirror_priority;
                 hdr.packet_in.reason = PUNT_ACL;
             }
         }

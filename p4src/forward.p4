@@ -21,7 +21,9 @@ control Acl(inout metadata_t meta, inout standard_metadata_t std) {
     // The copy is the frame as it came in; the frame itself goes on.
     @name(".ingress.acl_mirror")
     action acl_mirror(bit<16> session) {
-        clone(CloneType.I2E, (bit<32>)session);
+        meta.mirror_ingress_port = std.ingress_port;
+        meta.mirror_priority = meta.tm.priority;
+        clone_preserving_field_list(CloneType.I2E, (bit<32>)session, FIELDS_OF_MIRROR);
     }
 
     @name(".ingress.acl_set_class")
@@ -54,7 +56,7 @@ control Acl(inout metadata_t meta, inout standard_metadata_t std) {
 }
 
 control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
-    // 2^32 members would be ours to give; the size is what the contract promises.
+    // Hash of addresses, protocol, ports and RoCE destination queue pair: the path of a flow never changes by itself.
     @name(".ingress.ecmp") @max_group_size(64)
     action_selector(HashAlgorithm.crc32, 1024, 32) ecmp;
 

@@ -243,6 +243,8 @@ header tm_t {
     bit<32> deq_depth_bytes;
 }
 
+const bit<8> FIELDS_OF_MIRROR = 1;
+
 struct metadata_t {
     tm_t    tm;
     // Set by the parser, 0 where the frame has no such field.
@@ -266,6 +268,11 @@ struct metadata_t {
     bit<2>  verdict;
     bit<4>  reason;      // of a drop or a punt
     bit<1>  routed;      // egress rewrites only what was routed
+    // Kept by a copy of acl_mirror: everything else starts at 0 there.
+    @field_list(FIELDS_OF_MIRROR)
+    bit<9>  mirror_ingress_port;
+    @field_list(FIELDS_OF_MIRROR)
+    bit<3>  mirror_priority;
     // Set by egress.
     bit<6>  new_dscp;
     bit<32> kmin_bytes;
