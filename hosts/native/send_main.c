@@ -197,6 +197,13 @@ static void wait_for_start(struct sender *s, bool wait_line)
     }
 }
 
+static void free_flows(struct sender *s)
+{
+    for (uint32_t i = 0; i < s->flow_count; i++)
+        free(s->flows[i]);
+    free(s->flows);
+}
+
 static void print_frames(const struct sender *s, uint64_t count)
 {
     for (uint32_t i = 0; i < s->flow_count; i++) {
@@ -300,6 +307,7 @@ int send_main(int argc, char **argv)
     free(flow_texts);
     if (dry_run) {
         print_frames(&s, dry_run);
+        free_flows(&s);
         return 0;
     }
     s.packets = 0;
@@ -327,8 +335,6 @@ int send_main(int argc, char **argv)
     sender_run(&s);
     uint64_t end_ns = now_ns();
     sender_print_result(&s, end_ns < s.end_ns ? end_ns : s.end_ns, dropped);
-    for (uint32_t i = 0; i < s.flow_count; i++)
-        free(s.flows[i]);
-    free(s.flows);
+    free_flows(&s);
     return 0;
 }
