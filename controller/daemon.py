@@ -114,14 +114,17 @@ class ControlServer:
     async def answer(self, line: bytes) -> dict[str, Any]:
         """One request line -> one answer. Never raises."""
         try:
-            request = json.loads(line)
+            try:
+                request = json.loads(line)
+            except ValueError as error:
+                raise RequestError(f"request: not JSON: {error}") from None
             if not isinstance(request, dict) or not isinstance(request.get("params", {}), dict):
                 raise RequestError("request: an object with method and params is wanted")
             method = self._methods.get(request.get("method", ""))
             if method is None:
                 raise RequestError(f"method: {request.get('method')!r}: one of {', '.join(self._methods)} is wanted")
             return {"ok": True, "result": await method(request.get("params", {}))}
-        except (ConfigError, edit.SelectionError, RequestError, ProgramError, json.JSONDecodeError) as error:
+        except (ConfigError, edit.SelectionError, RequestError, ProgramError) as error:
             return {"ok": False, "error": str(error), "code": 2}
         except P4ClientError as error:
             return {"ok": False, "error": describe(error), "code": 1}
