@@ -81,7 +81,7 @@ def build(spec: FrameSpec, number: int = 0, time_ns: int = 0) -> bytes:
     def assemble(payload: bytes) -> Any:
         link = Ether(src=spec.src_mac, dst=spec.dst_mac)
         if spec.vlan is not None:
-            link = link / Dot1Q(vlan=spec.vlan, prio=spec.pcp, id=spec.dei)
+            link = link / Dot1Q(vlan=spec.vlan, prio=spec.pcp, dei=spec.dei)
         if spec.kind is Kind.RAW:
             link.lastlayer().type = spec.ether_type
             return link / Raw(payload)
