@@ -111,6 +111,21 @@ class Service:
         """The target that forwards now."""
         return self._target
 
+    def install(self, config: p4r.ForwardingPipelineConfig, known: bool = True) -> None:
+        """Start with a program that no client has set. `known` False: there is no P4Info, so clients cannot use it yet.
+
+        Before the server starts. ValueError, or OSError, with what is wrong.
+        """
+        target = self._factory(config.p4_device_config, config.p4info)
+        try:
+            target.start()
+            if known:
+                self._running = Pipeline(config, Schema(config.p4info), target)
+        except BaseException:
+            target.close()
+            raise
+        self._target = target
+
     def close(self) -> None:
         """Stop forwarding and free the targets."""
         if self._saved is not None:
