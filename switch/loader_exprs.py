@@ -120,7 +120,9 @@ class Expressions:
             case "register":
                 return self._register(value, place)
             case "parameters_vector":
-                return Vector(tuple(self.of_kind(item, place, "data") for item in value.items())), "vector"
+                # p4c writes {} for a vector without elements
+                items = [] if value.value == {} else value.items()
+                return Vector(tuple(self.of_kind(item, place, "data") for item in items)), "vector"
             case "calculation" | "counter_array" | "meter_array" | "register_array":
                 return self._extern(kind, value)
             case _:
@@ -191,9 +193,9 @@ class Expressions:
         if op in ("==", "!="):
             lhs, left_kind = self.typed(value.get("left"), place)
             rhs, right_kind = self.typed(right, place)
-            if left_kind != right_kind or left_kind not in ("data", "bool", "header", "union"):
+            if left_kind != right_kind or left_kind not in ("data", "bool", "varbit", "header", "union"):
                 raise value.bad(
-                    f"{op!r} compares {left_kind} with {right_kind}; must be two data, bool, header or union"
+                    f"{op!r} compares {left_kind} with {right_kind}; must be two data, bool, varbit, header or union"
                 )
             return Op(op, lhs, rhs), "bool"
         if op in ("+", "-") and left is None:
