@@ -75,10 +75,15 @@ class Codec:
                 )
             )
         if isinstance(entity, Group):
+            profile_id, largest = self._profile(entity.profile), self.program.max_group_sizes[entity.profile]
+            total = sum(weight for _, weight in entity.members)
+            if largest and total > largest:
+                raise ProgramError(f"{entity}: {total}: the weights of a group must not sum to more than {largest}")
             return p4r.Entity(
                 action_profile_group=p4r.ActionProfileGroup(
-                    action_profile_id=self._profile(entity.profile),
+                    action_profile_id=profile_id,
                     group_id=entity.group_id,
+                    max_size=largest,  # it cannot be changed later: leave room for all that the program allows
                     members=[
                         p4r.ActionProfileGroup.Member(member_id=member_id, weight=weight)
                         for member_id, weight in entity.members

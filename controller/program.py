@@ -94,6 +94,7 @@ class P4Program:
         }
         self.action_by_id = {action.id: action for action in self.actions.values()}
         self.profiles = {p.preamble.name: p.preamble.id for p in p4info.action_profiles}
+        self.max_group_sizes = {p.preamble.name: p.max_group_size for p in p4info.action_profiles}
         self.profile_by_id = {number: name for name, number in self.profiles.items()}
         self.tables = {t.preamble.name: self._table(t) for t in p4info.tables}
         self.table_by_id = {table.id: table for table in self.tables.values()}

@@ -13,7 +13,7 @@ from controller import Controller, NotConnectedError, P4Program, PacketIn, Progr
 from controller.codec import Codec
 from controller.config import Config, parse, parse_text, to_data
 from controller.desired import build
-from controller.entries import Action, TableEntry
+from controller.entries import Action, Group, TableEntry
 from controller.state import CounterValue
 
 TIMEOUT = 20.0
@@ -293,6 +293,12 @@ def test_values_that_do_not_fit_are_named(program: P4Program) -> None:
     entry = TableEntry("egress.tm_port", (("prt", 1),), Action.of("egress.tm_set_port", rate_bps=1))
     with pytest.raises(ProgramError, match=r"table egress\.tm_port: field prt: not in the P4 program \(known: port\)"):
         codec.entity(entry)
+
+
+def test_groups_that_are_too_heavy_are_named(program: P4Program) -> None:
+    group = Group("ingress.ecmp", 5, ((1, 40), (2, 25)))
+    with pytest.raises(ProgramError, match="ecmp group 5: 65: the weights of a group must not sum to more than 64"):
+        Codec(program).entity(group)
 
 
 def test_entries_survive_the_codec(program: P4Program) -> None:
