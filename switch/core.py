@@ -573,7 +573,7 @@ class SwitchCore:
 
     @property
     def packets_held(self) -> int:
-        """Packets in queues, on their way back to ingress, and in outputs that nobody has taken."""
+        """Packets in queues, on their way back to ingress, and in the hands of the driver."""
         return int(self._lib.sw_packets_live(self._sw))
 
     def _records(self, take: Any) -> Iterator[tuple[int, int, bytes, int, int]]:

@@ -611,7 +611,7 @@ uint64_t sw_events_take(sw_t *sw, uint8_t *out, uint64_t capacity) { return sw_r
 int sw_event_fd(const sw_t *sw) { return sw->events.event_fd; }
 uint64_t sw_events_lost(const sw_t *sw) { return sw->events.lost; }
 void sw_read_stats(const sw_t *sw, sw_stats_t *out) { *out = sw->stats; }
-uint64_t sw_packets_live(const sw_t *sw) { return sw->slab.live - 1; /* scratch */ }
+uint64_t sw_packets_live(const sw_t *sw) { return sw->slab.live - sw->out_len - 1; /* scratch */ }
 
 static int set_replicas(sw_replicas_t **slot, const uint16_t *ports, const uint16_t *rids, uint32_t n, uint32_t cos, uint32_t truncate_bytes)
 {

@@ -92,7 +92,7 @@ uint64_t sw_events_take(sw_t *sw, uint8_t *out, uint64_t capacity);
 int sw_event_fd(const sw_t *sw);
 uint64_t sw_events_lost(const sw_t *sw);
 void sw_read_stats(const sw_t *sw, sw_stats_t *out);
-uint64_t sw_packets_live(const sw_t *sw); /* in queues, re-entry and outputs */
+uint64_t sw_packets_live(const sw_t *sw); /* in queues, on the way back to ingress, in the driver's hands */
 
 int sw_set_multicast(sw_t *sw, uint32_t group, const uint16_t *ports, const uint16_t *rids, uint32_t n);
 int sw_delete_multicast(sw_t *sw, uint32_t group);

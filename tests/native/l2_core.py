@@ -1,4 +1,4 @@
-"""A switch core on the hand-written pipeline `l2_pipeline.c`, and its frames. Compiled once per content of the sources."""
+"""A switch core on the hand-written pipeline `l2_pipeline.c`, and its frames. Compiled once per content."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def fresh_tm_state(core: SwitchCore) -> None:
     core.tm.check()
     assert core.packets_held == 0
     assert core.tm.read_state("pool_used", 0) == 0
-    for port in range(512):
+    for port in range(10):
         for n in range(8):
             for kind in ("queue_depth", "queue_packets", "pg_depth", "pg_headroom", "pg_xoff"):
                 assert core.tm.read_state(kind, port * 8 + n) == 0, (kind, port, n)
