@@ -201,6 +201,12 @@ void sender_run(struct sender *s)
     memset(messages, 0, sizeof messages);
     for (int i = 0; i < BATCH; i++)
         messages[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1};
+    look(s);
+    for (int p = 0; p < 8; p++) { /* a pause that began before the run counts from its begin */
+        s->gates.gate[p].paused_ns = 0;
+        if (s->gates.gate[p].since_ns < s->begin_ns)
+            s->gates.gate[p].since_ns = s->begin_ns;
+    }
     uint64_t woke_ns = s->begin_ns, progress_at_ns = s->begin_ns + s->progress_ns;
     for (uint32_t busy = 0;; busy++) {
         look(s);
