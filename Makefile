@@ -13,7 +13,7 @@ KEEP     := DCBLAB_CACHE DCBLAB_RUN DCBLAB_RESULTS DCBLAB_FULL CI
 AS_ROOT  := $(if $(SUDO),sudo env PATH="$$PATH" $(foreach v,$(KEEP),$(if $($v),$v="$($v)")),)
 
 # What each Debian package is for is in docs/dependencies.md.
-APT      := python3 python3-venv python3-dev gcc libc6-dev make iproute2 ethtool mininet iperf3 procps tshark git
+APT      := python3 python3-venv python3-dev gcc libc6-dev make iproute2 ethtool iputils-ping mininet iperf3 procps tshark git
 
 .PHONY: setup lab up test bench p4 lint clean
 

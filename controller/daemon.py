@@ -204,8 +204,9 @@ class ControlServer:
             return await self._take(configuration.load(self._config_path))
 
     async def _take(self, new: Config) -> dict[str, Any]:
-        """Apply a config; tell how many updates each switch took and which could not be reached."""
+        """Apply a config; tell how many updates each switch took, which could not be reached, and new warnings."""
         before = {item.name: item.updates_written for item in self._controller.status()}
+        known = configuration.warnings(self._controller.config)
         await self._controller.apply(new)
         sessions = [self._controller.session(name) for name in new.switches]
         with contextlib.suppress(TimeoutError):
@@ -221,7 +222,11 @@ class ControlServer:
                 "error": status.last_error,
             }
         refused = [f"{name}: {s['error']}" for name, s in switches.items() if s["state"] == SwitchState.FAILED.value]
-        return {"switches": switches, "refused": refused, "warnings": configuration.warnings(new)}
+        return {
+            "switches": switches,
+            "refused": refused,
+            "warnings": [w for w in configuration.warnings(new) if w not in known],
+        }
 
 
 async def serve(
@@ -233,6 +238,7 @@ async def serve(
 ) -> None:
     """Run a controller with its control socket until SIGTERM or SIGINT; SIGHUP reloads the config.
 
+    Prints one line, `synced: N switches`, when every switch holds the config for the first time.
     Raises ConfigError, ProgramError, OSError before anything runs.
     """
     loaded = configuration.load(config_path)
@@ -246,6 +252,13 @@ async def serve(
         ControlServer(controller, control_socket(lab), config_path) as server,
     ):
         reloads: set[asyncio.Task[None]] = set()
+
+        async def announce() -> None:
+            await controller.wait_synced()
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                print(f"synced: {len(loaded.switches)} switches", flush=True)
+
+        announcement = loop.create_task(announce())
 
         async def hang_up() -> None:
             try:
@@ -265,8 +278,16 @@ async def serve(
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, on_hang_up)
         LOGGER.info("controller of lab %s is up: %d switches, %s", lab, len(loaded.switches), control_socket(lab))
+
+        async def announce() -> None:
+            await controller.wait_synced()
+            print(f"synced: {len(loaded.switches)} switches hold {config_path}", flush=True)  # for launchers
+
+        announcement = loop.create_task(announce())
         try:
             await stop.wait()
         finally:
+            announcement.cancel()
+            announcement.cancel()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.remove_signal_handler(number)

@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 def _table(title: str, *columns: str, left: int = 1) -> Table:
     """A table with `left` left-aligned columns, the others right-aligned numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for index, name in enumerate(columns):
         table.add_column(name, justify="left" if index < left else "right", no_wrap=True)
     return table

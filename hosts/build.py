@@ -20,6 +20,8 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
         *("roce.c", "send_main.c", "send.c", "recv.c", "replay.c"),
         *("frame.c", "pfc.c", "socket.c", "util.c"),
     ),
+    "forwarder": ("forwarder.c", "pfc.c", "socket.c", "util.c"),
+    "flood": ("flood.c", "pfc.c", "socket.c", "util.c"),
 }
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from topologies.scenarios import storage_and_business
 from topologies.settings import STORAGE_PRIORITY, Dcb, Ecn, controller_config
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=__doc__.split("\n")[0])
+SYNC_TIMEOUT_S = 60.0
 SCENARIOS = {storage_and_business.NAME: storage_and_business}
 LabName = Annotated[str, typer.Option("--lab", help="name of the lab: its sockets are in /run/dcblab/NAME")]
 
@@ -167,10 +169,10 @@ def _start_controller(config: Path, lab: str) -> subprocess.Popen[str]:
             start_new_session=True,
         )
     assert process.stdout is not None
-    for line in process.stdout:
-        if "synced" in line:
-            return process
-    raise NetworkError(f"controller: ended with {process.wait()}: {log.read_text()[-2000:]}")
+    if select.select([process.stdout], [], [], SYNC_TIMEOUT_S)[0] and "synced" in process.stdout.readline():
+        return process
+    process.kill()
+    raise NetworkError(f"controller: no switch configuration after {SYNC_TIMEOUT_S:g} s: {log.read_text()[-2000:]}")
 
 
 def _prompt(net: FabricNetwork, script: Path | None) -> None:

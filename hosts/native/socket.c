@@ -18,6 +18,8 @@
 #define PACKET_IGNORE_OUTGOING 23
 #endif
 
+#define ALL_PROTOCOLS 0x0003 /* ETH_P_ALL */
+
 static int packet_socket(void)
 {
     int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -115,6 +117,51 @@ void control_rx_drain(struct control_rx *rx, rx_take *take, void *context)
     }
 }
 
+int raw_socket_open(const struct interface *interface)
+{
+    int fd = packet_socket();
+    option(fd, SOL_PACKET, PACKET_QDISC_BYPASS, 1, "PACKET_QDISC_BYPASS");
+    option(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1, "PACKET_IGNORE_OUTGOING");
+    option(fd, SOL_SOCKET, SO_RCVBUF, 64 << 20, "SO_RCVBUF");
+    int bytes = 64 << 20;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes); /* past rmem_max, where allowed */
+    struct packet_mreq all = {.mr_ifindex = interface->index, .mr_type = PACKET_MR_PROMISC};
+    if (setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all) < 0)
+        failed("interface %s: PACKET_ADD_MEMBERSHIP: %s", interface->name, strerror(errno));
+    bind_socket(fd, interface, ALL_PROTOCOLS);
+    return fd;
+}
+
+static void ring_open(struct rx_ring *ring, const struct interface *interface, const struct sock_fprog *filter,
+                      size_t ring_bytes, uint32_t retire_ms)
+{
+    memset(ring, 0, sizeof *ring);
+    ring->fd = packet_socket();
+    option(ring->fd, SOL_PACKET, PACKET_VERSION, TPACKET_V3, "PACKET_VERSION");
+    option(ring->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1, "PACKET_IGNORE_OUTGOING");
+    if (filter && setsockopt(ring->fd, SOL_SOCKET, SO_ATTACH_FILTER, filter, sizeof *filter) < 0)
+        failed("SO_ATTACH_FILTER: %s", strerror(errno));
+    ring->block_bytes = 128 * 1024;
+    ring->blocks = (uint32_t)(ring_bytes / ring->block_bytes);
+    if (ring->blocks < 4)
+        ring->blocks = 4;
+    struct tpacket_req3 request = {
+        .tp_block_size = ring->block_bytes,
+        .tp_block_nr = ring->blocks,
+        .tp_frame_size = 2048,
+        .tp_frame_nr = ring->block_bytes / 2048 * ring->blocks,
+        .tp_retire_blk_tov = retire_ms,
+    };
+    if (setsockopt(ring->fd, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) < 0)
+        failed("PACKET_RX_RING of %u blocks: %s", ring->blocks, strerror(errno));
+    ring->map_bytes = (size_t)ring->block_bytes * ring->blocks;
+    ring->map = mmap(NULL, ring->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, 0);
+    if (ring->map == MAP_FAILED)
+        failed("mapping the receive ring: %s", strerror(errno));
+    ring->realtime_offset_ns = realtime_offset_ns();
+    bind_socket(ring->fd, interface, ALL_PROTOCOLS);
+}
+
 void rx_ring_open(struct rx_ring *ring, const struct interface *interface, size_t ring_bytes, uint32_t retire_ms)
 {
     /* UDP to port 4791 over IPv4 (not a later fragment) or IPv6, tag already taken off. */
@@ -137,31 +184,12 @@ void rx_ring_open(struct rx_ring *ring, const struct interface *interface, size_
         BPF_STMT(BPF_RET | BPF_K, 0),
     };
     struct sock_fprog filter = {.len = sizeof program / sizeof program[0], .filter = program};
-    memset(ring, 0, sizeof *ring);
-    ring->fd = packet_socket();
-    option(ring->fd, SOL_PACKET, PACKET_VERSION, TPACKET_V3, "PACKET_VERSION");
-    option(ring->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1, "PACKET_IGNORE_OUTGOING");
-    if (setsockopt(ring->fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) < 0)
-        failed("SO_ATTACH_FILTER: %s", strerror(errno));
-    ring->block_bytes = 128 * 1024;
-    ring->blocks = (uint32_t)(ring_bytes / ring->block_bytes);
-    if (ring->blocks < 4)
-        ring->blocks = 4;
-    struct tpacket_req3 request = {
-        .tp_block_size = ring->block_bytes,
-        .tp_block_nr = ring->blocks,
-        .tp_frame_size = 2048,
-        .tp_frame_nr = ring->block_bytes / 2048 * ring->blocks,
-        .tp_retire_blk_tov = retire_ms,
-    };
-    if (setsockopt(ring->fd, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) < 0)
-        failed("PACKET_RX_RING of %u blocks: %s", ring->blocks, strerror(errno));
-    ring->map_bytes = (size_t)ring->block_bytes * ring->blocks;
-    ring->map = mmap(NULL, ring->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, 0);
-    if (ring->map == MAP_FAILED)
-        failed("mapping the receive ring: %s", strerror(errno));
-    ring->realtime_offset_ns = realtime_offset_ns();
-    bind_socket(ring->fd, interface, 0x0003); /* ETH_P_ALL; the filter narrows it */
+    ring_open(ring, interface, &filter, ring_bytes, retire_ms);
+}
+
+void rx_ring_open_all(struct rx_ring *ring, const struct interface *interface, size_t ring_bytes, uint32_t retire_ms)
+{
+    ring_open(ring, interface, NULL, ring_bytes, retire_ms);
 }
 
 void rx_ring_close(struct rx_ring *ring)

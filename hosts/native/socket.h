@@ -10,6 +10,9 @@ int tx_socket_open(const struct interface *interface, bool bypass);
 /* Sends one frame whatever the kernel says of its queues; waits while they are full. */
 void tx_send_one(int fd, const struct interface *interface, const uint8_t *frame, uint32_t length);
 
+/* A socket without a ring that sends and receives whole frames of every type, the receive buffer as large as may be. */
+int raw_socket_open(const struct interface *interface);
+
 struct rx_frame {
     const uint8_t *bytes;
     uint32_t length;
@@ -42,6 +45,8 @@ struct rx_ring {
 
 /* A ring of about `ring_bytes`; a partly filled block is handed over after `retire_ms`. */
 void rx_ring_open(struct rx_ring *ring, const struct interface *interface, size_t ring_bytes, uint32_t retire_ms);
+/* The same for every frame, for counting. */
+void rx_ring_open_all(struct rx_ring *ring, const struct interface *interface, size_t ring_bytes, uint32_t retire_ms);
 void rx_ring_close(struct rx_ring *ring);
 
 /* Calls `take` for every frame that is there. Returns the number of them. */

@@ -6,6 +6,7 @@ All but the replication engine's entries are MODIFY only: the cells exist from t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from finsy.proto import p4r
 
@@ -45,7 +46,7 @@ class ArrayWriter:
                 old = CounterValue() if counter.tm else self._target.counter_read(counter.name, index)
                 self._target.counter_write(counter.name, index, value)
             if not counter.tm:
-                journal.done(lambda i=index, old=old: self._target.counter_write(counter.name, i, old))  # type: ignore[misc]
+                journal.done(partial(self._target.counter_write, counter.name, index, old))
 
     def meter(self, message: p4r.MeterEntry, journal: Journal) -> None:
         """MODIFY of one cell, or of all when index is unset; without config back to green for all packets."""
@@ -58,7 +59,7 @@ class ArrayWriter:
         for index in indices:
             old = cells.get(index)
             self._set_meter(meter.id, index, config)
-            journal.done(lambda i=index, old=old: self._set_meter(meter.id, i, old))  # type: ignore[misc]
+            journal.done(partial(self._set_meter, meter.id, index, old))
 
     def _set_meter(self, meter_id: int, index: int, config: MeterConfig | None) -> None:
         meter = self._schema.meters[meter_id]
@@ -82,7 +83,7 @@ class ArrayWriter:
                 old = 0 if register.tm else self._target.register_read(register.name, index)
                 self._target.register_write(register.name, index, value)
             if not register.tm:
-                journal.done(lambda i=index, old=old: self._target.register_write(register.name, i, old))  # type: ignore[misc]
+                journal.done(partial(self._target.register_write, register.name, index, old))
 
     def _indices(
         self, what: str, message: p4r.CounterEntry | p4r.MeterEntry | p4r.RegisterEntry, size: int

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from finsy.proto import p4r
 
@@ -36,8 +37,7 @@ class ProfileWriter:
         member = Member(_nonzero(profile, "member_id", message.member_id), self._member_action(profile, message))
         if member.member_id in state.members:
             raise _exists(f"action profile {profile.name}: member_id {member.member_id} exists")
-        # For a selector P4Info's size limits groups (checked there), for a plain profile it limits members.
-        if not profile.selector and profile.size and len(state.members) >= profile.size:
+        if profile.size and len(state.members) >= profile.size:
             raise _exhausted(f"action profile {profile.name}: it is full (size {profile.size} members)")
         self._set_member(profile, member)
         journal.done(lambda: self._drop_member(profile, member.member_id))
@@ -139,18 +139,16 @@ class ProfileWriter:
         self._check_room(profile, state, size, message.group_id, what)
         return Group(message.group_id, message.max_size, tuple(members))
 
-    def _check_room(self, profile: ActionProfile, state: Profile, size: int, without_group: int, what: str) -> None:
-        """P4Info's size of a selector limits all groups together."""
+    def _check_room(self, profile: ActionProfile, state: Profile, size: int, replaced: int, what: str) -> None:
+        """P4Info's size of a selector limits all groups together; group `replaced` (0: none) makes room."""
         if not profile.size:
             return
-        used = sum(
-            _size(profile, [m.weight for m in g.members]) for g in state.groups.values() if g.group_id != without_group
-        )
-        used += sum(_size(profile, [a.weight for a in s.actions]) for s in state.one_shots.values())
+        groups = [(group_id, [m.weight for m in group.members]) for group_id, group in state.groups.items()]
+        groups += [(group_id, [a.weight for a in one.actions]) for group_id, one in state.one_shots.items()]
+        used = sum(_size(profile, weights) for group_id, weights in groups if group_id != replaced)
         if used + size > profile.size:
-            raise _exhausted(
-                f"{what}: {_size_unit(profile)} {size} and {used} of the other groups exceed size {profile.size}"
-            )
+            unit = _size_unit(profile)
+            raise _exhausted(f"{what}: {unit} {size} and {used} of the other groups exceed size {profile.size}")
 
     def _decode_watch(self, given: p4r.ActionProfileGroup.Member | p4r.ActionProfileAction, what: str) -> Watch | None:
         kind = given.WhichOneof("watch_kind")
@@ -199,8 +197,10 @@ class ProfileWriter:
 
     # --- the action of a table entry ---
 
-    def decode_table_action(self, table: Table, message: p4r.TableAction) -> StoredAction:
-        """The action of an entry, of the kind that its table takes."""
+    def decode_table_action(
+        self, table: Table, message: p4r.TableAction, replaced: StoredAction | None = None
+    ) -> StoredAction:
+        """The action of an entry, of the kind that its table takes, in place of the `replaced` one."""
         kind = message.WhichOneof("type")
         if not table.profile_id:
             if kind != "action":
@@ -217,7 +217,8 @@ class ProfileWriter:
             return GroupRef(self._group(profile, state, message.action_profile_group_id).group_id)
         if kind == "action_profile_action_set":
             _need_selector(profile, f"table {table.name}: action_profile_action_set")
-            return self._decode_one_shot(table, profile, state, message.action_profile_action_set)
+            old_group = replaced.group_id if isinstance(replaced, ActionSet) else 0
+            return self._decode_one_shot(table, profile, state, message.action_profile_action_set, old_group)
         raise invalid(
             f"table {table.name}: its actions are in action profile {profile.name}: "
             f"a member, a group or an action set must be given, not {kind or 'nothing'}"
@@ -243,7 +244,12 @@ class ProfileWriter:
     # --- one-shot action sets ---
 
     def _decode_one_shot(
-        self, table: Table, profile: ActionProfile, state: Profile, message: p4r.ActionProfileActionSet
+        self,
+        table: Table,
+        profile: ActionProfile,
+        state: Profile,
+        message: p4r.ActionProfileActionSet,
+        old_group: int,
     ) -> ActionSet:
         what = f"table {table.name}: action_profile_action_set"
         if state.members or state.groups:
@@ -264,7 +270,7 @@ class ProfileWriter:
         size = _size(profile, [action.weight for action in actions])
         if profile.max_group_size and size > profile.max_group_size:
             raise invalid(f"{what}: {_size_unit(profile)} {size} exceeds max_group_size {profile.max_group_size}")
-        self._check_room(profile, state, size, 0, what)
+        self._check_room(profile, state, size, old_group, what)
         return ActionSet(tuple(actions), message.action_selection_mode, message.size_semantics)
 
     def install_one_shot(self, table: Table, action_set: ActionSet, journal: Journal) -> ActionSet:
@@ -277,9 +283,8 @@ class ProfileWriter:
 
     def _install(self, profile: ActionProfile, action_set: ActionSet, journal: Journal) -> None:
         for member_id, action in zip(action_set.member_ids, action_set.actions, strict=True):
-            with target_errors(f"action profile {profile.name}"):
-                self._target.member_set(profile.name, member_id, action.call)
-            journal.done(lambda member_id=member_id: self._target.member_delete(profile.name, member_id))  # type: ignore[misc]
+            self._hidden_member(profile, member_id, action.call)
+            journal.done(partial(self._target.member_delete, profile.name, member_id))
         self._one_shot_group(profile, action_set)
         state = self._store.profiles[profile.id]
         state.one_shots[action_set.group_id] = action_set
@@ -290,6 +295,43 @@ class ProfileWriter:
 
         journal.done(undo)
 
+    def replace_one_shot(self, table: Table, old: ActionSet, new: ActionSet, journal: Journal) -> ActionSet:
+        """Turn the set of an entry into another one; returns it with its hidden ids.
+
+        Group and members are used again, so that a full profile can be changed. The caller holds the core: no packet sees
+        the set half done.
+        """
+        profile = self._schema.profiles[table.profile_id]
+        state = self._store.profiles[profile.id]
+        kept = old.member_ids[: len(new.actions)]
+        surplus = old.member_ids[len(new.actions) :]
+        fresh = state.free_ids(len(new.actions) - len(kept))
+        installed = replace(new, group_id=old.group_id, member_ids=(*kept, *fresh))
+        old_calls = dict(zip(old.member_ids, (action.call for action in old.actions), strict=True))
+        for member_id, action in zip(installed.member_ids, installed.actions, strict=True):
+            self._hidden_member(profile, member_id, action.call)
+            if member_id in old_calls:
+                journal.done(partial(self._hidden_member, profile, member_id, old_calls[member_id]))
+            else:
+                journal.done(partial(self._target.member_delete, profile.name, member_id))
+        self._one_shot_group(profile, installed)
+        state.one_shots[old.group_id] = installed
+
+        def undo() -> None:
+            self._one_shot_group(profile, old)
+            state.one_shots[old.group_id] = old
+
+        journal.done(undo)
+        for member_id in surplus:
+            with target_errors(f"action profile {profile.name}"):
+                self._target.member_delete(profile.name, member_id)
+            journal.done(partial(self._hidden_member, profile, member_id, old_calls[member_id]))
+        return installed
+
+    def _hidden_member(self, profile: ActionProfile, member_id: int, call: ActionCall) -> None:
+        with target_errors(f"action profile {profile.name}"):
+            self._target.member_set(profile.name, member_id, call)
+
     def _one_shot_group(self, profile: ActionProfile, action_set: ActionSet) -> None:
         members = zip(action_set.member_ids, action_set.actions, strict=True)
         self._pipeline_group(profile, action_set.group_id, [(member_id, a.weight, a.watch) for member_id, a in members])
@@ -297,12 +339,20 @@ class ProfileWriter:
     def remove_one_shot(self, table: Table, action_set: ActionSet, journal: Journal) -> None:
         """Take a set that no entry uses any more out of the pipeline."""
         profile = self._schema.profiles[table.profile_id]
+        state = self._store.profiles[profile.id]
         with target_errors(f"action profile {profile.name}"):
             self._target.group_delete(profile.name, action_set.group_id)
-            for member_id in action_set.member_ids:
+        del state.one_shots[action_set.group_id]
+
+        def undo() -> None:
+            self._one_shot_group(profile, action_set)
+            state.one_shots[action_set.group_id] = action_set
+
+        journal.done(undo)
+        for member_id, action in zip(action_set.member_ids, action_set.actions, strict=True):
+            with target_errors(f"action profile {profile.name}"):
                 self._target.member_delete(profile.name, member_id)
-        del self._store.profiles[profile.id].one_shots[action_set.group_id]
-        journal.done(lambda: self._install(profile, action_set, Journal()))
+            journal.done(partial(self._hidden_member, profile, member_id, action.call))
 
 
 def _check_weight(profile: ActionProfile, weight: int, what: str) -> None:

@@ -91,11 +91,12 @@ class TableWriter:
             raise _denied(f"table {table.name}: the entry is const: only its direct counter and meter can be written")
         action: StoredAction = old.action
         if message.HasField("action"):
-            action = self._profiles.decode_table_action(table, message.action)
+            action = self._profiles.decode_table_action(table, message.action, old.action)
         meter = self._decode_meter(table, message)
         counter = self._decode_counter(table, message)
-        if isinstance(action, ActionSet) and action is not old.action:
-            action = self._profiles.install_one_shot(table, action, journal)
+        if isinstance(action, ActionSet) and isinstance(old.action, ActionSet) and action is not old.action:
+            # A profile is programmed with one-shots only or with members and groups only: never one to the other.
+            action = self._profiles.replace_one_shot(table, old.action, action, journal)
         new = replace(
             old,
             action=action,
@@ -105,13 +106,11 @@ class TableWriter:
             meter=meter,
             role=role,
         )
-        if action != old.action:
+        if pipeline_action(action) != pipeline_action(old.action):
             self._set_action(table, old.key, action)
             journal.done(lambda: self._set_action(table, old.key, old.action))
         self._store.put(table, new)
         journal.done(lambda: self._store.put(table, replace(old, handle=self._handle(table, old.key))))
-        if isinstance(old.action, ActionSet) and action is not old.action:
-            self._profiles.remove_one_shot(table, old.action, journal)
         if table.direct_meter and meter != old.meter:
             self._write_meter(table, old.key, meter)
             journal.done(lambda: self._write_meter(table, old.key, old.meter))

@@ -3,7 +3,8 @@
  * EtherType 0x88B5, then from byte 14: egress port (2), priority, priority group, flags, multicast group (2), flags2.
  * flags: 1 lossless, 2 clone in ingress (session 1), 4 resubmit, 8 recirculate, 16 clone in egress (session 2), 32 digest, 64 drop in
  * egress, 128 field lists preserve `keep`. flags2: 1 stamp what egress sees into bytes 22.., 2 truncate to 40 bytes, 4 put
- * four bytes in front. A PFC frame (EtherType 0x8808, opcode 0x0101) becomes a pause request; a PFC request a PFC frame. */
+ * four bytes in front.
+ * One VLAN tag may stand before the EtherType. A PFC frame (EtherType 0x8808, opcode 0x0101) becomes a pause request; a PFC request a PFC frame. */
 #include "abi.h"
 
 #include <stdlib.h>
@@ -56,7 +57,14 @@ static void put(uint8_t **at, uint64_t value, int bytes)
         *(*at)++ = (uint8_t)(value >> (8 * i));
 }
 
-static int is_test(const pkt_t *pkt) { return pkt->len >= 22 && be16(pkt->data + 12) == 0x88b5; }
+/* The frame as if it had no tag: its EtherType is at 12 of what is returned. */
+static uint8_t *untagged(const pkt_t *pkt)
+{
+    uint32_t tag = pkt->len >= 26 ? be16(pkt->data + 12) : 0;
+    return tag == 0x8100 || tag == 0x88a8 ? pkt->data + 4 : pkt->data;
+}
+
+static int is_test(const pkt_t *pkt) { return pkt->len >= 22 && be16(untagged(pkt) + 12) == 0x88b5; }
 
 static pl_t *create(uint64_t seed)
 {
@@ -86,7 +94,7 @@ static void parse(pl_t *pl, pkt_t *pkt)
 static void ingress(pl_t *pl, pkt_t *pkt)
 {
     uint64_t *v = pkt->phv;
-    const uint8_t *d = pkt->data;
+    const uint8_t *d = untagged(pkt);
     v[TM_VALID] = 1;
     v[EGRESS_SPEC] = 511;
     if (pkt->len >= 34 && be16(d + 12) == 0x8808 && be16(d + 14) == 0x0101) {
@@ -124,7 +132,7 @@ static void egress(pl_t *pl, pkt_t *pkt)
 {
     (void)pl;
     uint64_t *v = pkt->phv;
-    const uint8_t *d = pkt->data;
+    const uint8_t *d = untagged(pkt);
     if (!is_test(pkt))
         return;
     int copy = v[INSTANCE_TYPE] == INSTANCE_EGRESS_CLONE || v[INSTANCE_TYPE] == INSTANCE_INGRESS_CLONE;

@@ -350,9 +350,11 @@ async def test_run_with_signals(lab: Path, program: P4Program) -> None:
     switch, socket_path = FakeSwitch(), control_socket("lab")
     async with serving(switch, lab.parent / "leaf1.sock"):
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "controller.cli", "run", str(lab), stderr=asyncio.subprocess.PIPE
+            *(sys.executable, "-m", "controller.cli", "run", str(lab)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
-        assert process.stderr is not None
+        assert process.stdout is not None
 
         async def log(text: str) -> str:
             assert process.stderr is not None
@@ -363,6 +365,7 @@ async def test_run_with_signals(lab: Path, program: P4Program) -> None:
 
         try:
             await log("updates written")
+            assert await asyncio.wait_for(process.stdout.readline(), TIMEOUT) == b"synced: 1 switches\n"
             with pytest.raises(OSError, match="another controller answers there"):
                 async with Controller(parse_text("{}"), p4=program) as idle, ControlServer(idle, socket_path, None):
                     pass

@@ -1,4 +1,5 @@
-"""The P4Runtime server over gRPC on a unix socket, with raw stubs: configuration, streams, packets, digests, time-outs."""
+"""The P4Runtime server over gRPC on a unix socket, with raw stubs: configuration, streams, packets, digests,
+time-outs."""
 
 from __future__ import annotations
 
