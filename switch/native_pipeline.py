@@ -200,10 +200,9 @@ class NativePipeline:
             item.name.decode(): (item.cell, item.bits)
             for item in self.table_c.fields[: self.table_c.n_fields]  # a pointer slice copies
         }
-        self.fields |= {
-            f"{name}.$valid$": (-1, 1) for name, header in program.headers.items() if header.metadata
-        }
+        self.fields |= {f"{name}.$valid$": (-1, 1) for name, header in program.headers.items() if header.metadata}
         self._owned = False
+        self._sinks: tuple[Any, ...] = ()  # ctypes callbacks live as long as C may call them
         self._now_ps = 0
         self.digests: list[tuple[int, bytes]] = []
         self.log_lines: list[str] = []
@@ -223,10 +222,11 @@ class NativePipeline:
         table = library.pl_program().contents
         pipeline = cls(library, table.create(seed & _WORD), program)
         pipeline._owned = True
-        pipeline._digest_sink = _SINK(pipeline._on_digest)
-        pipeline._log_sink = _LOG_SINK(lambda _, line: pipeline.log_lines.append(line.decode(errors="replace")))
-        table.set_digest_sink(pipeline.pointer, pipeline._digest_sink, None)
-        table.set_log_sink(pipeline.pointer, pipeline._log_sink, None)
+        digest_sink = _SINK(pipeline._on_digest)
+        log_sink = _LOG_SINK(lambda _, line: pipeline.log_lines.append(line.decode(errors="replace")))
+        table.set_digest_sink(pipeline.pointer, digest_sink, None)
+        table.set_log_sink(pipeline.pointer, log_sink, None)
+        pipeline._sinks = (digest_sink, log_sink)
         return pipeline
 
     def _on_digest(self, _: int | None, list_id: int, data: Any, size: int) -> None:
@@ -238,7 +238,7 @@ class NativePipeline:
             self._owned = False
             self.table_c.destroy(self.pointer)
 
-    # --- time and target ---------------------------------------------------------------------------------------------
+    # --- time and target -------------------------------------------------------------------------------------------
 
     @property
     def now_ps(self) -> int:
@@ -259,7 +259,7 @@ class NativePipeline:
         """What mark_to_drop writes into egress_spec."""
         self.table_c.set_drop_port(self.pointer, port)
 
-    # --- tables -----------------------------------------------------------------------------------------------------------
+    # --- tables ----------------------------------------------------------------------------------------------------
 
     def _table(self, name: str) -> tuple[int, Table]:
         if name not in self.layout.tables:
@@ -367,11 +367,9 @@ class NativePipeline:
 
     def table_hit_age_us(self, table: str, handle: int) -> int:
         index, _ = self._table(table)
-        return self._check_handle(
-            self.library.pl_table_hit_age_us(self.pointer, index, handle & _WORD), table, handle
-        )
+        return self._check_handle(self.library.pl_table_hit_age_us(self.pointer, index, handle & _WORD), table, handle)
 
-    # --- action profiles ------------------------------------------------------------------------------------------------------
+    # --- action profiles -------------------------------------------------------------------------------------------
 
     def _profile(self, name: str) -> int:
         if name not in self.layout.profile_index:
@@ -383,9 +381,7 @@ class NativePipeline:
         where = f"action profile {profile!r} member {member_id}"
         bound = bind(action, self._actions(self.layout.profile_actions(profile)), where)
         data = self.layout.action_data[bound.action.id].pack(bound.params)
-        code = self.library.pl_member_set(
-            self.pointer, index, member_id, bound.action.id, _words(data), len(data)
-        )
+        code = self.library.pl_member_set(self.pointer, index, member_id, bound.action.id, _words(data), len(data))
         if code == -1:
             limit = self.layout.profiles[profile].max_size
             raise PipelineError(f"{where}: the profile is full ({limit} members)")
@@ -418,7 +414,7 @@ class NativePipeline:
             raise PipelineError(f"{where} {'does not exist' if code == -4 else 'is in use'}")
         self._check(code, where)
 
-    # --- externs ----------------------------------------------------------------------------------------------------------------
+    # --- externs ---------------------------------------------------------------------------------------------------
 
     @staticmethod
     def _cell(kind: str, indices: dict[str, int], name: str, index: int, size: int) -> int:
@@ -495,16 +491,14 @@ class NativePipeline:
         if found is None:
             raise PipelineError(f"value set {value_set!r} does not exist")
         if len(members) > found.max_size:
-            raise PipelineError(
-                f"value set {value_set!r}: {len(members)} members, at most {found.max_size} fit"
-            )
+            raise PipelineError(f"value set {value_set!r}: {len(members)} members, at most {found.max_size} fit")
         count = cells_of(found.bits)
         words = [cell for value, mask in members for part in (value, mask) for cell in _cells(part, count)]
         number = self.layout.vset_index[value_set]
         code = self.library.pl_vset_write(self.pointer, number, _words(words), len(members))
         self._check(code, f"value set {value_set!r}")
 
-    # --- packets ------------------------------------------------------------------------------------------------------------------
+    # --- packets ---------------------------------------------------------------------------------------------------
 
     def new_packet(self, frame: bytes, ingress_port: int, **standard_metadata: int) -> NativePacket:
         """A packet that has just been parsed. Keywords set fields of standard_metadata before the parser runs."""
@@ -556,9 +550,7 @@ class NativePacket:
         self._memory = ctypes.create_string_buffer(ctypes.sizeof(_Packet) + self.pipeline.phv_bytes + 8)
         self._header = _Packet.from_buffer(self._memory)
         self.pointer = ctypes.c_void_p(ctypes.addressof(self._memory))
-        self._phv = (ctypes.c_uint64 * (self.pipeline.phv_bytes // 8)).from_buffer(
-            self._memory, ctypes.sizeof(_Packet)
-        )
+        self._phv = (ctypes.c_uint64 * (self.pipeline.phv_bytes // 8)).from_buffer(self._memory, ctypes.sizeof(_Packet))
         self._buffer = ctypes.create_string_buffer(headroom + self.room)
         self._header.buf = ctypes.addressof(self._buffer)
         self._header.buf_bytes = len(self._buffer)

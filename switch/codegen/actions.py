@@ -21,7 +21,6 @@ from switch.model import (
     Vector,
 )
 
-
 CLONE_SESSION_BITS = 15  # as in simple_switch
 
 
@@ -214,7 +213,8 @@ class Primitives:
 
     def copy_varbit(self, target: Target, source: Target) -> None:
         """Value and length, cut to what the target can hold."""
-        assert target.place.length_cell is not None and source.place.length_cell is not None
+        assert target.place.length_cell is not None
+        assert source.place.length_cell is not None
         guards = [header.guard for header in (target.header, source.header) if header.guard is not None]
         self.emit(f"if ({' && '.join(guards) or '1'}) {{")
         self.emit.depth += 1
@@ -227,7 +227,7 @@ class Primitives:
         self.emit.depth -= 1
         self.emit("}")
 
-    # --- what happens to the packet ------------------------------------------------------------------------------------
+    # --- what happens to the packet --------------------------------------------------------------------------------
 
     def set_field(self, ref: FieldRef | None, code: str) -> None:
         if ref is None:
@@ -269,13 +269,13 @@ class Primitives:
         self.emit("if (to < p->req.truncate_bytes)")
         self.emit("    p->req.truncate_bytes = (uint32_t)to;")
 
-    # --- externs ---------------------------------------------------------------------------------------------------------
+    # --- externs ---------------------------------------------------------------------------------------------------
 
     def store_code(self, target: Expr, code: str, bits: int, scope: Scope) -> None:
         """Stores a uint64_t of `bits` significant bits."""
         place = self.exprs.target(target, scope)
         if place.place.bits < bits:
-            code = f"({code} & {u64((1 << place.place.bits) - 1)})"
+            code = f"(({code}) & {u64((1 << place.place.bits) - 1)})"
         name = self.emit.name("v")
         self.emit(f"const uint64_t {name} = {code};")
         guard = "" if place.header.guard is None else f"if ({place.header.guard}) "
@@ -342,18 +342,16 @@ class Primitives:
         array = self.program.registers[self.extern(args[0])]
         number, width = self.layout.register_index[array.name], cells_of(array.bits)
         self.emit(f"const uint64_t index = {self.exprs.index(args[1], scope)};")
-        value = self.exprs.low_bits(args[2], array.bits, scope)
-        if value.kind == "U":
-            value = self.exprs.named(value)
+        codes = self.exprs.words(self.exprs.low_bits(args[2], array.bits, scope), width)
         self.emit(f"if (index < {array.size}u) {{")
         self.emit(f"    uint64_t *element = pl->registers[{number}] + index * {width};")
-        for at in range(width):
-            code = value.code if value.kind == "u" else f"(uint64_t)({value.code} >> {64 * at})"
-            self.emit(f"    element[{at}] = {f'{value.code}[{at}]' if value.kind == 'W' else code};")
+        for at, code in enumerate(codes):
+            self.emit(f"    element[{at}] = {code};")
         self.emit("}")
 
     def log_msg(self, args: Sequence[Expr], scope: Scope) -> None:
-        assert isinstance(args[0], StringConst) and isinstance(args[1], Vector)
+        assert isinstance(args[0], StringConst)
+        assert isinstance(args[1], Vector)
         parts = split_format(args[0].value, len(args[1].items))
         self.emit("char line[2048];")
         self.emit("size_t used = 0;")

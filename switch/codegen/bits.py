@@ -17,7 +17,7 @@ _SIZES = (1, 2, 4, 8)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A number of `bits` bits as the C code of its cells, least significant first, each free of bits above its width."""
+    """A number as the C code of its cells, least significant first, none with bits above `bits`."""
 
     cells: tuple[str, ...]
     bits: int
@@ -93,4 +93,3 @@ def store_pieces(emit: Emitter, base: str, pieces: Sequence[Piece]) -> int:
         emit(f"pl_st{8 * width}({base} + {at}, {' | '.join(parts)});")
         at += width
     return size
-

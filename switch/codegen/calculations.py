@@ -82,14 +82,7 @@ class Inputs:
                     raise CodegenError(f"{value} has no width and cannot be hashed")
                 self.max_bits += bits
                 number = self.exprs.low_bits(value, bits, Scope())
-                if number.kind == "u":
-                    cells = (number.code,)
-                elif number.kind == "U":
-                    number = self.exprs.named(number)
-                    cells = (f"(uint64_t){number.code}", f"(uint64_t)({number.code} >> 64)")
-                else:
-                    cells = tuple(f"{number.code}[{at}]" for at in range(number.limbs))
-                return None, [Piece(cells, bits)]
+                return None, [Piece(tuple(self.exprs.words(number, cells_of(bits))), bits)]
 
     def write(self) -> None:
         """Emits code that fills `buf` and leaves the number of bytes in `n`."""
@@ -142,9 +135,7 @@ class Inputs:
         self.emit("n = (at + 7) / 8;")
 
 
-def put_pieces(
-    emit: Emitter, base: str, offset: str, pieces: Sequence[Piece | tuple[FieldPlace, HeaderPlace]]
-) -> None:
+def put_pieces(emit: Emitter, base: str, offset: str, pieces: Sequence[Piece | tuple[FieldPlace, HeaderPlace]]) -> None:
     """Writes pieces at a bit offset known at run time, and moves it."""
     for piece in pieces:
         if isinstance(piece, Piece):

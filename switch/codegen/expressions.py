@@ -1,9 +1,9 @@
 """Expressions to C by range analysis.
 
-A BMv2 expression has infinite precision; what is stored is cut. The compiler knows the range of every operand, so each
-node is computed in the narrowest of: uint64_t (u), int64_t (i), 128 bits (U, I), or limbs (W, pl_wide.h). Where only the
-low bits of a result are wanted (it is stored into a field, or masked), sums, products, bit operations and left shifts are
-computed modulo a power of two, which keeps most P4 arithmetic in one machine word.
+A BMv2 expression has infinite precision; what is stored is cut. The compiler knows the range of every operand, so
+each node is computed in the narrowest of: uint64_t (u), int64_t (i), 128 bits (U, I), or limbs (W, pl_wide.h). Where
+only the low bits of a result are wanted (it is stored into a field, or masked), sums, products, bit operations and left
+shifts are computed modulo a power of two, which keeps most P4 arithmetic in one machine word.
 
 Expressions have no side effects, so operands may be evaluated in any order and number. Wide results need statements:
 they go to `Emitter` lines before the statement that uses them.
@@ -151,7 +151,7 @@ class Expressions:
         self.program = layout.program
         self.emit = emit
 
-    # --- places --------------------------------------------------------------------------------------------------
+    # --- places ----------------------------------------------------------------------------------------------------
 
     def header(self, expr: Expr, scope: Scope) -> HeaderPlace:
         """The place of an expression of kind header."""
@@ -321,7 +321,7 @@ class Expressions:
         ]
         return self.cells(cells, array.bits, signed=array.signed)
 
-    # --- operators ---------------------------------------------------------------------------------------------------
+    # --- operators -------------------------------------------------------------------------------------------------
 
     def operator(self, expr: Op, scope: Scope) -> Value:
         op, left, right = expr.op, expr.left, expr.right
@@ -381,7 +381,9 @@ class Expressions:
         return Value(f"(int64_t)({cell} - 1)", "i", -1, (1 << 32) - 1)
 
     def choice(self, expr: Op, scope: Scope) -> Value:
-        assert expr.cond is not None and expr.left is not None and expr.right is not None
+        assert expr.cond is not None
+        assert expr.left is not None
+        assert expr.right is not None
         condition = self.boolean(expr.cond, scope)
         left, right = self.exact(expr.left, scope), self.exact(expr.right, scope)
         low, high = min(left.low, right.low), max(left.high, right.high)
@@ -525,7 +527,7 @@ class Expressions:
         self.emit(f"pl_w_divmod({quotient}, {remainder}, {top_name}, {bottom_name}, {limbs});")
         return Value(quotient if op == "/" else remainder, "W", low, high, limbs)
 
-    # --- values modulo 2^bits ------------------------------------------------------------------------------------------
+    # --- values modulo 2^bits --------------------------------------------------------------------------------------
 
     def low_bits(self, expr: Expr, bits: int, scope: Scope) -> Value:
         """The low `bits` bits as an unsigned number: kind u, U or W; W has cells_of(bits) limbs."""
@@ -610,7 +612,7 @@ class Expressions:
         name = self.wide_shift("shl", self.limbs(value, limbs), limbs, by)
         return Value(name, "W", 0, (1 << 64 * limbs) - 1, limbs)
 
-    # --- conversions ------------------------------------------------------------------------------------------------------
+    # --- conversions -----------------------------------------------------------------------------------------------
 
     def named(self, value: Value) -> Value:
         """The value in a variable, so that its code can be repeated."""
@@ -620,6 +622,17 @@ class Expressions:
         kinds = {"u": "uint64_t", "i": "int64_t", "U": "pl_u128", "I": "pl_i128"}
         self.emit(f"const {kinds[value.kind]} {name} = {value.code};")
         return Value(name, value.kind, value.low, value.high)
+
+    def words(self, value: Value, count: int) -> list[str]:
+        """Cells of a value that `low_bits` made, zeros above it."""
+        if value.kind == "u":
+            codes = [value.code]
+        elif value.kind == "U":
+            value = self.named(value)
+            codes = [f"(uint64_t){value.code}", f"(uint64_t)({value.code} >> 64)"]
+        else:
+            codes = [f"{value.code}[{at}]" for at in range(value.limbs)]
+        return codes[:count] + ["0ull"] * (count - len(codes))
 
     def word(self, value: Value) -> str:
         """The low 64 bits as uint64_t."""
@@ -702,7 +715,7 @@ class Expressions:
         """An expression as a number of things: uint64_t, saturated on both sides."""
         return self.amount(self.exact(expr, scope))
 
-    # --- booleans -------------------------------------------------------------------------------------------------------------
+    # --- booleans --------------------------------------------------------------------------------------------------
 
     def boolean(self, expr: Expr, scope: Scope) -> str:
         """C code of a condition."""
@@ -796,7 +809,7 @@ class Expressions:
             return f"(pl_w_cmp({self.limbs(left, limbs)}, {self.limbs(right, limbs)}, {limbs}) {op} 0)"
         return f"({self.convert(left, kind)} {op} {self.convert(right, kind)})"
 
-    # --- stores -------------------------------------------------------------------------------------------------------------------
+    # --- stores ----------------------------------------------------------------------------------------------------
 
     def store(self, target: Target, expr: Expr, scope: Scope) -> None:
         """Assigns an expression to a field, cut to its width."""
@@ -806,14 +819,8 @@ class Expressions:
         """Assigns a value that already fits the width of the field, as a bit pattern."""
         width = cells_of(target.place.bits)
         guard = "" if target.header.guard is None else f"if ({target.header.guard}) "
-        if value.kind == "u":
-            codes = [value.code] + ["0"] * (width - 1)
-        elif value.kind == "U":
-            value = self.named(value)
-            codes = [f"(uint64_t){value.code}", f"(uint64_t)({value.code} >> 64)"] + ["0"] * (width - 2)
-        else:
-            codes = [f"{value.code}[{at}]" if at < value.limbs else "0" for at in range(width)]
+        codes = self.words(value, width)
         if len(codes) > 1:  # the source may be the target
-            codes = [self.named(Value(code, "u", 0, 0)).code if code != "0" else code for code in codes]
+            codes = [self.named(Value(code, "u", 0, 0)).code if code != "0ull" else code for code in codes]
         for at, code in enumerate(codes):
             self.emit(f"{guard}{target.cell(at)} = {code};")

@@ -33,10 +33,10 @@ def _words(values: Iterable[int]) -> str:
     return "{" + ", ".join(u64(value) for value in values) + "}"
 
 
-def pack_match(program_keys: Sequence[KeyMatch], layout: Layout, table: Table) -> tuple[list[int], list[int], list[int]]:
+def pack_match(matches: Sequence[KeyMatch], layout: Layout, table: Table) -> tuple[list[int], list[int], list[int]]:
     """Key, mask and high words of an entry (see pl_table_insert)."""
     values, masks, highs = [], [], []
-    for key, match in zip(table.keys, program_keys, strict=True):
+    for key, match in zip(table.keys, matches, strict=True):
         full = (1 << key.bits) - 1 if key.mask is None else key.mask
         if match.kind is MatchKind.RANGE:
             values.append(match.value)
@@ -98,7 +98,7 @@ class _Generator:
         lines += self.life()
         return "\n".join(lines) + "\n"
 
-    # --- description ---------------------------------------------------------------------------------------------------
+    # --- description -----------------------------------------------------------------------------------------------
 
     def description(self) -> list[str]:
         layout, program = self.layout, self.program
@@ -126,8 +126,8 @@ class _Generator:
             f"{{{c_string(item.name)}, {item.bits}, {min(item.max_size, (1 << 32) - 1)}}}"
             for item in program.value_sets.values()
         ])  # fmt: skip
-        counts = [layout.tables, layout.profiles, program.counters, program.meters, program.registers]
-        numbers = ", ".join(str(len(items)) for items in (*counts, program.value_sets))
+        counts = [len(layout.tables), len(layout.profiles), len(program.counters), len(program.meters)]
+        numbers = ", ".join(map(str, [*counts, len(program.registers), len(program.value_sets)]))
         lines += [
             "static const pl_desc_t description = {",
             "    tables, profiles, counters, meters, registers, vsets,",
@@ -147,7 +147,7 @@ class _Generator:
         key = layout.keys[table.name]
         match = match_of(table)
         if key.words > 64:
-            raise CodegenError(f"table {table.name!r} has a key of {key.bits} bits, this target takes 64 words of 64 bits")
+            raise CodegenError(f"table {table.name!r} has a key of {key.bits} bits, at most 64 words of 64 bits fit")
         items = [
             f"{{{place.word}, {place.shift}, {place.bits}, {int(item.kind is MatchKind.RANGE)},"
             f" {int(item.kind is MatchKind.LPM)}}}"
@@ -167,12 +167,13 @@ class _Generator:
         meter = -1 if table.direct_meter is None else layout.meter_index[table.direct_meter]
         direct_bits = key.bits if match == "direct" else 0
         return (
-            f"{{{c_string(table.name)}, PL_MATCH_{match.upper()}, {key.words}, {direct_bits}, {len(items)}, key_{index},"
+            f"{{{c_string(table.name)}, PL_MATCH_{match.upper()}, {key.words}, {direct_bits}, {len(items)},"
+            f" key_{index},"
             f" {layout.data_cells(table.action_ids)}, {table.max_size}, {profile}, {meter}, {action}, {default},"
             f" {len(data)}}}"
         )
 
-    # --- functions -------------------------------------------------------------------------------------------------------
+    # --- functions -------------------------------------------------------------------------------------------------
 
     def digests(self) -> list[str]:
         """A function that sends one digest: each element padded to whole bytes."""
@@ -193,16 +194,10 @@ class _Generator:
             emit(f"uint8_t bytes[{max(1, size)}];")
             at = 0
             for value, bits in learn.elements:
-                number = exprs.low_bits(value, bits, Scope())
-                if number.kind == "U":
-                    number = exprs.named(number)
-                cells = {
-                    "u": (number.code,),
-                    "U": (f"(uint64_t){number.code}", f"(uint64_t)({number.code} >> 64)"),
-                }.get(number.kind) or tuple(f"{number.code}[{cell}]" for cell in range(number.limbs))
+                cells = tuple(exprs.words(exprs.low_bits(value, bits, Scope()), cells_of(bits)))
                 padding = -bits % 8
                 pieces = [Piece(("0ull",), padding)] if padding else []
-                at += store_pieces(emit, f"bytes + {at}", [*pieces, Piece(cells[: cells_of(bits)], bits)])
+                at += store_pieces(emit, f"bytes + {at}", [*pieces, Piece(cells, bits)])
             emit(f"pl->digest_sink(pl->digest_arg, {identifier}, bytes, {size});")
             emit("break;")
             lines += [f"    case {identifier}: {{", *emit.lines, "    }"]
@@ -395,7 +390,8 @@ class _Generator:
                 key, mask, high = pack_match(matches, layout, table)
                 data = layout.action_data[entry.action_id].pack(entry.action_data)
                 name = f"entry_{index}_{number}"
-                lines.append(f"static const uint64_t {name}[][{len(key)}] = {{{_words(key)}, {_words(mask)}, {_words(high)}}};")
+                rows = ", ".join(_words(part) for part in (key, mask, high))
+                lines.append(f"static const uint64_t {name}[][{len(key)}] = {{{rows}}};")
                 code = "NULL"
                 if data:
                     lines.append(f"static const uint64_t {name}_data[] = {_words(data)};")
@@ -429,7 +425,8 @@ class _Generator:
             "",
             f"static void do_reset_metadata(pkt_t *p) {{ pl_zero(p->phv, {8 * layout.metadata_cells}); }}",
             "",
-            "static void do_set_digest_sink(pl_t *pl, void (*sink)(void *, uint32_t, const uint8_t *, uint32_t), void *arg)",
+            "static void do_set_digest_sink(pl_t *pl, void (*sink)(void *, uint32_t, const uint8_t *, uint32_t),",
+            "                               void *arg)",
             "{",
             "    pl->digest_sink = sink;",
             "    pl->digest_arg = arg;",

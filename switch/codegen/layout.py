@@ -3,9 +3,9 @@
 A pure function of the program, shared by the generator and by `switch.native_pipeline`, which packs keys and names
 fields from the same `Layout`.
 
-PHV: metadata instances first (an egress clone zeroes that prefix), then the counts of stacks, then headers. A block is the
-validity cell followed by the fields; the elements of a stack lie one after the other in blocks of equal size, so that an
-element picked at run time is an offset. A varbit field has a length cell (in bits) before its value.
+PHV: metadata instances first (an egress clone zeroes that prefix), then the counts of stacks, then headers. A block is
+the validity cell followed by the fields; the elements of a stack lie one after the other in blocks of equal size, so
+that an element picked at run time is an offset. A varbit field has a length cell (in bits) before its value.
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@ from switch.model import (
     Verify,
 )
 
-
 MAX_STATES = 65536  # visits of states in one packet, as in the interpreter
 
 
@@ -131,7 +130,7 @@ class ParserWriter:
     def need(self, size: int) -> None:
         self.emit(f"if ((size_t)(end - cur) < {size}u) {self.fail('PacketTooShort')}")
 
-    # --- operations --------------------------------------------------------------------------------------------------
+    # --- operations ------------------------------------------------------------------------------------------------
 
     def op(self, op: ParserOp) -> None:
         match op:
@@ -204,7 +203,7 @@ class ParserWriter:
         scope = self.scope(length)
         fixed = fixed_bytes(header.type)
         varbit = varbit_of(header.type)
-        assert varbit is not None and header.type.max_length_bytes is not None
+        assert varbit is not None
         self.emit(f"const uint64_t bits = {self.exprs.count(length, scope)};")
         self.emit(f"if (bits % 8) {self.fail('ParserInvalidArgument')}")
         self.emit(f"if (bits / 8 + {fixed} > (size_t)(end - cur)) {self.fail('PacketTooShort')}")
@@ -229,7 +228,7 @@ class ParserWriter:
             at += place.bits
         self.emit(f"cur += {fixed} + bits / 8;")
 
-    # --- transitions ---------------------------------------------------------------------------------------------------
+    # --- transitions -----------------------------------------------------------------------------------------------
 
     def go(self, state: str | None) -> str:
         return "goto done;" if state is None else f"goto {self.labels[state]};"
@@ -250,16 +249,8 @@ class ParserWriter:
         scope = self.scope(*state.key)
         keys: list[list[str]] = []
         for expr, bits in zip(state.key, state.key_bits, strict=True):
-            value = self.exprs.low_bits(expr, bits, scope)
-            if value.kind == "u":
-                codes = [value.code]
-            elif value.kind == "U":
-                value = self.exprs.named(value)
-                codes = [f"(uint64_t){value.code}", f"(uint64_t)({value.code} >> 64)"]
-            else:
-                codes = [f"{value.code}[{at}]" for at in range(cells_of(bits))]
             names = []
-            for code in codes:
+            for code in self.exprs.words(self.exprs.low_bits(expr, bits, scope), cells_of(bits)):
                 name = self.emit.name("k")
                 self.emit(f"const uint64_t {name} = {code};")
                 self.emit(f"(void){name};")

@@ -75,7 +75,7 @@ class ControlWriter:
             self.emit("if (p->req.exited)")
             self.emit("    goto done;")
 
-    # --- tables ------------------------------------------------------------------------------------------------------
+    # --- tables ----------------------------------------------------------------------------------------------------
 
     def table(self, table: Table) -> None:
         default = table.default

@@ -38,7 +38,7 @@ def dcb_frames() -> list[bytes]:
         ether / IPv6(src="fd00:1::1", dst="fd00:2::4", hlim=1) / UDP(sport=9, dport=4791) / Raw(BTH),
         ether / ARP(),
         Ether(dst="ff:ff:ff:ff:ff:ff", src=MAC["src"]) / ip() / UDP(),
-        Ether(dst="01:80:c2:00:00:0e", src=MAC["src"], type=0x88CC) / Raw(bytes.fromhex("0207040200000001010403616263")),
+        Ether(dst="01:80:c2:00:00:0e", src=MAC["src"], type=0x88CC) / Raw(bytes.fromhex("02070402000000010104036162")),
         Ether(**MAC, type=0x22E9) / Raw(bytes(24)),
         Ether(**MAC, type=0x1234) / Raw(bytes(46)),
     ]

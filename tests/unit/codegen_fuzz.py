@@ -146,8 +146,9 @@ class Differential:
         ):
             return  # the server refuses duplicates, the pipelines need not agree on them
         one, other = self.both("table_insert", name, keys, self.rng.randrange(4), self._action(table))
-        assert isinstance(one, int) and isinstance(other, int), f"{self.where}: insert into {name}: {one}, {other}"
-        self.handles[name].append((one, other))
+        for handle in (one, other):
+            assert isinstance(handle, int), f"{self.where}: insert into {name}: {one}, {other}"
+        self.handles[name].append((int(str(one)), int(str(other))))
 
     def _change(self) -> None:
         """One change of the tables while packets flow."""
@@ -206,7 +207,7 @@ class Differential:
                        for _ in range(min(value_set.max_size, 4))]  # fmt: skip
             self.both("value_set_write", name, members)
 
-    # --- packets ---------------------------------------------------------------------------------------------------------
+    # --- packets ---------------------------------------------------------------------------------------------------
 
     @property
     def where(self) -> str:
