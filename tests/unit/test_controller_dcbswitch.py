@@ -52,30 +52,33 @@ async def test_the_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("DCBLAB_RUN", str(tmp_path))
     path, socket = tmp_path / "lab.yaml", tmp_path / "leaf1.sock"
     path.write_text(CONFIG.replace("ADDRESS", str(socket)))
-    async with Controller(load(path)) as controller, ControlServer(controller, control_socket("lab"), path):
-        async with dcbswitch(socket):
-            await controller.wait_synced(TIMEOUT)
-            [status] = controller.status()
-            assert (status.updates_written, status.pipeline_pushes) == (status.entries, 1)
-            controller.session("leaf1").resync()
-            await controller.wait_synced(TIMEOUT)
-            assert controller.status()[0].updates_written == status.entries
+    async with (
+        Controller(load(path)) as controller,
+        ControlServer(controller, control_socket("lab"), path),
+        dcbswitch(socket),
+    ):
+        await controller.wait_synced(TIMEOUT)
+        [status] = controller.status()
+        assert (status.updates_written, status.pipeline_pushes) == (status.entries, 1)
+        controller.session("leaf1").resync()
+        await controller.wait_synced(TIMEOUT)
+        assert controller.status()[0].updates_written == status.entries
 
-            for view in VIEWS:
-                data = json.loads(await dcbctl("show", *view.split("_"), "-j"))
-                assert len(data.get("ports", data.get("routes"))) == 3
-            assert await dcbctl("set", "rate", "leaf1:1", "50M") == "leaf1: 1 updates\n"
-            assert await dcbctl("set", "ets", "leaf1:1", "0=30,3=cbs:1M,6=default") == "leaf1: 3 updates\n"
-            ecn = ("set", "ecn", "leaf1:1", "3", "kmin=1000", "kmax=2000")
-            assert await dcbctl(*ecn) == "leaf1: 1 updates\n"
-            changed = controller.status()[0]
-            await dcbctl("clear", "counters")
-            await dcbctl("clear", "watermarks")
+        for view in VIEWS:
+            data = json.loads(await dcbctl("show", *view.split("_"), "-j"))
+            assert len(data.get("ports", data.get("routes"))) == 3
+        assert await dcbctl("set", "rate", "leaf1:1", "50M") == "leaf1: 1 updates\n"
+        assert await dcbctl("set", "ets", "leaf1:1", "0=30,3=cbs:1M,6=default") == "leaf1: 3 updates\n"
+        ecn = ("set", "ecn", "leaf1:1", "3", "kmin=1000", "kmax=2000")
+        assert await dcbctl(*ecn) == "leaf1: 1 updates\n"
+        changed = controller.status()[0]
+        await dcbctl("clear", "counters")
+        await dcbctl("clear", "watermarks")
 
-            # a controller that starts on what the first one left changes nothing
-            async with Controller(controller.config, election_id=200) as second:
-                await second.wait_synced(TIMEOUT)
-                [fresh] = second.status()
-                assert (fresh.updates_written, fresh.pipeline_pushes) == (0, 0)
-            await controller.wait_synced(TIMEOUT)
-            assert controller.status()[0].updates_written == changed.updates_written
+        # a controller that starts on what the first one left changes nothing
+        async with Controller(controller.config, election_id=200) as second:
+            await second.wait_synced(TIMEOUT)
+            [fresh] = second.status()
+            assert (fresh.updates_written, fresh.pipeline_pushes) == (0, 0)
+        await controller.wait_synced(TIMEOUT)
+        assert controller.status()[0].updates_written == changed.updates_written
