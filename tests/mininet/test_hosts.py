@@ -21,13 +21,14 @@ import pytest
 
 from dcb import pfc
 from hosts import packets
+from hosts.build import build
 from hosts.packets import FrameSpec, Kind
 from hosts.roce import binary, parse_events, result
 from hosts.wire import Port
 
 pytestmark = pytest.mark.mininet
 
-A, B = f"dcbt{os.getpid()}a", f"dcbt{os.getpid()}b"
+A, B, C = (f"dcbt{os.getpid()}{letter}" for letter in "abc")
 MAC_A, MAC_B = "02:00:00:00:0a:01", "02:00:00:00:0b:01"
 SOURCE = bytes.fromhex("020000000b01")
 NEVER_ENDS = 65535  # quanta; 33.5 s at the 1 Mb/s that tests give as the link rate
@@ -347,6 +348,46 @@ def test_a_payload_beyond_the_mtu_is_a_failed_run(roce: Path) -> None:
     )
     assert done.returncode == 1
     assert "makes an IP packet of 1504 bytes, interface a has an MTU of 1500" in done.stderr
+
+
+# --- tools of `make bench` ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def beyond() -> Iterator[None]:
+    """A third namespace C with interface d, linked to c in A: frames from B reach it through a forwarder in A."""
+    try:
+        ip("netns", "add", C)
+        ip("link", "add", "name", "c", "netns", A, "type", "veth", "peer", "name", "d", "netns", C)
+        ip("-n", A, "link", "set", "dev", "c", "up")
+        ip("-n", C, "link", "set", "dev", "d", "up")
+        yield
+    finally:
+        # a namespace goes away later than it is deleted, its end of the link with it
+        subprocess.run(["ip", "-n", A, "link", "del", "dev", "c"], check=False, capture_output=True)
+        subprocess.run(["ip", "netns", "del", C], check=False, capture_output=True)
+
+
+@pytest.mark.parametrize("sanitize", [False, True])
+def test_flood_through_the_forwarder(beyond: None, sanitize: bool) -> None:
+    """Paced so that nothing need be dropped: every frame that went in comes out, and is counted by its contents."""
+    frame = packets.build(replace(SPEC, kind=Kind.UDP, src_mac=MAC_B, dst_mac=MAC_A, src_port=1000)).hex()
+    forwarder, flood = (build(name, sanitize=sanitize) for name in ("forwarder", "flood"))
+    match = f"36={int('9').to_bytes(2, 'big').hex()}"  # the UDP destination port
+    with Program(A, forwarder, "a", "c").ready() as f:
+        with Program(C, flood, "count", "d", "--match", match, "--idle-timeout", "500ms").ready() as count:
+            options = ["--frame", frame, "--packets", "3000", "--rate", "10000", "--vary", "34,16"]
+            with Program(B, flood, "send", "b", *options) as send:
+                sent = send.result()
+            got = count.result()
+        f.signal(signal.SIGTERM)
+        forwarded = f.result()
+    assert (sent["sent"], got["frames"], got["kernel_drops"]) == (3000, 3000, 0)
+    assert got["bytes"] == 3000 * len(frame) // 2
+    left, right = forwarded["interfaces"]
+    assert left["received"] >= 3000
+    assert right["sent"] == left["received"]
+    assert (right["tx_dropped"], left["kernel_drops"]) == (0, 0)
 
 
 # --- dcbtraffic ----------------------------------------------------------------------------------------------------
