@@ -160,12 +160,11 @@ def _start_controller(config: Path, lab: str) -> subprocess.Popen[str]:
     log = run_dir(lab) / "controller.log"
     with log.open("w") as sink:
         process = subprocess.Popen(
-            [sys.executable, "-m", "controller.cli", "run", str(config), "--lab", lab],
+            [*network.DIE_WITH_PARENT, sys.executable, "-m", "controller.cli", "run", str(config), "--lab", lab],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=sink,
             text=True,
-            preexec_fn=network.die_with_parent,
             start_new_session=True,
         )
     assert process.stdout is not None

@@ -1,7 +1,7 @@
 """A Mininet network from a `Topology`: `with FabricNetwork(topology) as net:`.
 
 Every switch and every host has a network namespace of its own; links are veth pairs. The network owns its processes:
-each dies with this process (PR_SET_PDEATHSIG; Mininet's shells die with their terminal), so even SIGKILL leaves no
+each dies with this process (parent-death signal; Mininet's shells die with their terminal), so even SIGKILL leaves no
 namespace behind, and `clean()` takes away what an older crash may have left. It starts switches and hosts and nothing
 else: the controller and traffic are the caller's.
 """
@@ -9,7 +9,6 @@ else: the controller and traffic are the caller's.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -26,7 +25,8 @@ from typing import Any, Self
 from topologies.description import GATEWAY_IP4, GATEWAY_IP6, Endpoint, Host, Switch, Topology
 from topologies.paths import run_dir, switch_socket
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# util-linux; a preexec_fn would fork this process, which gRPC's threads do not survive
+DIE_WITH_PARENT = ["setpriv", "--pdeathsig", "KILL"]
 CPU_PORT = 510
 SWITCH_READY_TIMEOUT_S = 60.0  # the first start compiles the pipeline
 STOP_TIMEOUT_S = 5.0
@@ -40,11 +40,6 @@ def require_root() -> None:
     """Raise NetworkError where network namespaces cannot be made."""
     if os.geteuid() != 0:
         raise NetworkError(f"user id {os.geteuid()}: network namespaces need root (use sudo)")
-
-
-def die_with_parent() -> None:
-    """For preexec_fn: the kernel kills the child when the thread that started it ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class FabricNetwork:
@@ -113,7 +108,8 @@ class FabricNetwork:
         for host in self.topology.hosts:
             self._net.addHost(host.name, cls=Node, ip=None)
         for switch in self.topology.switches:
-            self._net.addSwitch(switch.name, cls=MininetSwitch, inNamespace=True)
+            # Mininet's command line asks a switch for this before it leaves a switch's name in a command as it is
+            self._net.addSwitch(switch.name, cls=MininetSwitch, inNamespace=True).controlIntf = None
         for link in self.topology.links:
             self._net.addLink(
                 link.a.node,
@@ -172,7 +168,7 @@ class FabricNetwork:
 
     def command(self, node: str, arguments: Sequence[str]) -> list[str]:
         """`arguments` as a command that runs inside the node, for asyncio or subprocess."""
-        return ["mnexec", "-a", str(self.pid(node)), *arguments]
+        return [*DIE_WITH_PARENT, "mnexec", "-a", str(self.pid(node)), *arguments]
 
     def shell(self, node: str, script: str) -> str:
         """Run a shell script inside the node and return its output; NetworkError where a command fails."""
@@ -190,7 +186,6 @@ class FabricNetwork:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=die_with_parent,
             start_new_session=True,  # Ctrl-C at the prompt is for the prompt
         )
 

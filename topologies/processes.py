@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from topologies.network import FabricNetwork, NetworkError, die_with_parent
+from topologies.network import FabricNetwork, NetworkError
 
 END_TIMEOUT_S = 5.0
 
@@ -33,7 +33,6 @@ class HostProcess:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            preexec_fn=die_with_parent,
             start_new_session=True,
             limit=1 << 24,  # iperf3 prints its JSON on long lines
         )
