@@ -12,7 +12,6 @@ import ipaddress
 import os
 import re
 from collections.abc import Hashable, Iterator, Mapping
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -29,10 +28,10 @@ from pydantic import (
     model_validator,
 )
 
-_RATE_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:bit|bps|b/s)?", re.IGNORECASE)
+from dcb.units import format_rate as format_rate  # others know the two by this module
+from dcb.units import parse_rate as parse_rate
+
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-_MAX_RATE_BPS = 10**13
 
 
 class ConfigError(ValueError):
@@ -42,36 +41,6 @@ class ConfigError(ValueError):
         self.source = source
         self.problems = problems
         super().__init__("\n".join(f"{source}: {problem}" for problem in problems))
-
-
-def parse_rate(value: object) -> int:
-    """`"100M"`, `"2.5G"`, `"10Gbit"` or an integer of bit/s -> bit/s (1 .. 10^13). Raises ValueError."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError('a rate is an integer of bit/s or a string such as "100M" or "10G"')
-    if isinstance(value, int):
-        rate_bps = value
-    else:
-        match = _RATE.fullmatch(value.strip())
-        if match is None:
-            raise ValueError('a rate is an integer of bit/s or a string such as "100M" or "10G"')
-        try:
-            exact = Decimal(match[1]) * _RATE_UNITS[match[2].upper()]
-        except InvalidOperation as error:  # pragma: no cover - the pattern allows digits only
-            raise ValueError(f"not a number: {error}") from error
-        if exact != int(exact):
-            raise ValueError("a rate is a whole number of bit/s")
-        rate_bps = int(exact)
-    if not 1 <= rate_bps <= _MAX_RATE_BPS:
-        raise ValueError(f"a rate is 1 to {_MAX_RATE_BPS} bit/s")
-    return rate_bps
-
-
-def format_rate(rate_bps: int) -> str:
-    """The shortest exact spelling of a rate: 100000000 -> "100M"."""
-    for unit, factor in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("K", 10**3)):
-        if rate_bps >= factor and rate_bps % factor == 0:
-            return f"{rate_bps // factor}{unit}"
-    return str(rate_bps)
 
 
 def parse_mac(value: object) -> str:
