@@ -29,6 +29,8 @@ set_ = typer.Typer(no_args_is_help=True, help="Change the desired state; the dif
 app.add_typer(show, name="show")
 app.add_typer(set_, name="set")
 
+_LINE_WIDTH = 10_000
+
 Lab = Annotated[str, typer.Option("--lab", "-l", help="Name of the lab.")]
 AsJson = Annotated[bool, typer.Option("--json", "-j", help="JSON instead of tables.")]
 Target = Annotated[str | None, typer.Argument(metavar="[SWITCH[:PORT]]", help="Default: every port.")]
@@ -59,9 +61,8 @@ def _print(what: str, view: Any, as_json: bool) -> None:
     if as_json:
         print(json.dumps(view, indent=2))
         return
-    # a pipe gets whole lines; a terminal that is too narrow gets them too, and wraps
-    console = Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True)
-    console.print(render.TABLES[what](view), no_wrap=True, crop=False)
+    # whole lines for pipes and for terminals that are too narrow, which wrap them: nothing is cut off
+    Console(width=_LINE_WIDTH).print(render.TABLES[what](view))
 
 
 def _show(what: str, target: str | None, lab: str, as_json: bool) -> None:

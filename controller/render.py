@@ -10,6 +10,7 @@ from typing import Any
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 Json = dict[str, Any]
 
@@ -251,22 +252,23 @@ def route(view: Json) -> RenderableType:
 
 
 def status(view: Json) -> RenderableType:
-    """One line per switch, then warnings about the config."""
+    """One line per switch, then last errors and warnings about the config."""
     columns = ("Entries", "Updates", "Pipeline pushes", "Connects", "Packet-ins")
-    table = _table("", "Switch", "State", "Address", "Last error", *columns, left=4)
+    table = _table("", "Switch", "State", "Address", *columns, left=3)
+    notes = [f"{item['name']}: {item['last_error']}" for item in view["switches"] if item["last_error"]]
+    notes += [f"warning: {warning}" for warning in view["warnings"]]
     for item in view["switches"]:
         table.add_row(
             item["name"],
             item["state"],
             item["address"],
-            item["last_error"].splitlines()[0] if item["last_error"] else "-",
             number(item["entries"]),
             number(item["updates_written"]),
             number(item["pipeline_pushes"]),
             number(item["connects"]),
             number(item["packets_in"]),
         )
-    return Group(table, *(f"warning: {warning}" for warning in view["warnings"]))
+    return Group(table, *(Text(note) for note in notes))
 
 
 TABLES = {

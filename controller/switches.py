@@ -88,6 +88,8 @@ class NotConnectedError(RuntimeError):
 def describe(error: BaseException) -> str:
     """One line for an error, naming the RPC and the status code of a gRPC one."""
     if isinstance(error, P4ClientError):
+        if error.code is GRPCStatusCode.UNAVAILABLE and "failed to connect" in error.message:
+            return f"cannot connect: {error.message.rpartition('error: ')[2]}"  # gRPC repeats the address thrice
         return f"{error._operation}: {error.code.name}: {error.message}"
     return str(error) or type(error).__name__
 
