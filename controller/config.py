@@ -8,9 +8,7 @@ reference of every key.
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import re
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -22,16 +20,31 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    PlainSerializer,
     Tag,
     ValidationError,
     model_validator,
 )
 
+from controller.values import (
+    U8,
+    U16,
+    U32_MAX,
+    Alpha,
+    Bytes,
+    Dscp,
+    Mac,
+    Name,
+    PortNumber,
+    PortRange,
+    Prefix,
+    Prefix4,
+    Priority,
+    Rate,
+    Weight,
+    no_bool,
+)
 from dcb.units import format_rate as format_rate  # others know the two by this module
 from dcb.units import parse_rate as parse_rate
-
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
 class ConfigError(ValueError):
@@ -41,80 +54,6 @@ class ConfigError(ValueError):
         self.source = source
         self.problems = problems
         super().__init__("\n".join(f"{source}: {problem}" for problem in problems))
-
-
-def parse_mac(value: object) -> str:
-    """A MAC address as six hexadecimal octets with colons; lower case comes back."""
-    if not isinstance(value, str):
-        raise ValueError('a MAC address is a quoted string such as "02:01:00:00:01:01"')
-    text = value.strip().lower().replace("-", ":")
-    if _MAC.fullmatch(text) is None:
-        raise ValueError('a MAC address is six octets such as "02:01:00:00:01:01"')
-    return text
-
-
-def _unicast_mac(value: object) -> str:
-    text = parse_mac(value)
-    if int(text[:2], 16) & 1:
-        raise ValueError("a unicast MAC address is wanted: the lowest bit of the first octet is 0")
-    return text
-
-
-def _no_bool(value: object) -> object:
-    # YAML reads yes, no, on and off as booleans, and pydantic would take those as 1 and 0
-    if isinstance(value, bool):
-        raise ValueError("a number is wanted, not true or false")
-    return value
-
-
-def _prefix(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("a prefix is a string such as 10.1.0.0/16 or fd00:1::/64")
-    try:
-        return str(ipaddress.ip_network(value))
-    except ValueError as error:
-        raise ValueError(f"an IPv4 or IPv6 prefix without host bits is wanted ({error})") from None
-
-
-def _prefix4(value: object) -> str:
-    text = _prefix(value)
-    if ipaddress.ip_network(text).version != 4:
-        raise ValueError("an IPv4 prefix is wanted")
-    return text
-
-
-def _port_range(value: object) -> str:
-    text = str(value)
-    match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", text)
-    if isinstance(value, bool) or match is None:
-        raise ValueError('a port or a range such as "4791" or "1000-2000" is wanted')
-    low, high = int(match[1]), int(match[2] or match[1])
-    if not low <= high <= 65535:
-        raise ValueError("a range is low-high with low <= high <= 65535")
-    return text
-
-
-def _int(low: int, high: int) -> Any:
-    return Annotated[int, BeforeValidator(_no_bool), Field(ge=low, le=high)]
-
-
-U32_MAX = 2**32 - 1
-MAX_DATA_PORT = 509  # 510 is the CPU port, 511 drops (contract, section 1)
-
-Priority = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=7)]
-Dscp = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=63)]
-Bytes = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=U32_MAX)]
-PortNumber = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=MAX_DATA_PORT)]
-U8 = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=255)]
-U16 = Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=65535)]
-Alpha = Annotated[int, BeforeValidator(_no_bool), Field(ge=-16, le=16)]
-Weight = Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=100)]
-Rate = Annotated[int, BeforeValidator(parse_rate), PlainSerializer(format_rate)]
-Mac = Annotated[str, BeforeValidator(_unicast_mac)]
-Prefix = Annotated[str, BeforeValidator(_prefix)]
-Prefix4 = Annotated[str, BeforeValidator(_prefix4)]
-PortRange = Annotated[str, BeforeValidator(_port_range)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
 class _Model(BaseModel):
@@ -170,7 +109,7 @@ class EcnProfile(_Model):
 
     kmin_bytes: Bytes
     kmax_bytes: Bytes
-    pmax: Annotated[float, BeforeValidator(_no_bool), Field(gt=0, le=1)] = 1.0
+    pmax: Annotated[float, BeforeValidator(no_bool), Field(gt=0, le=1)] = 1.0
     drop_non_ect: bool = False
 
     @model_validator(mode="after")
@@ -294,7 +233,7 @@ class Port(_Model):
     qos: Name = "default"
     trust: Literal["port", "pcp", "dscp"] | None = None  # None: what the QoS profile says
     pfc: list[Priority] = Field(default_factory=list)
-    pfc_quanta: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=65535)] = 65535
+    pfc_quanta: Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=65535)] = 65535
     pause_rx: bool = False
     ets: EtsRef | None = None
     ecn: dict[Priority, EcnRef] = Field(default_factory=dict)
@@ -341,7 +280,7 @@ class TrafficClass(_Model):
 class AclRule(_Model):
     """A rule of the access list; first match wins unless `priority` says otherwise (larger wins)."""
 
-    priority: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=2**31 - 1)] | None = None
+    priority: Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=2**31 - 1)] | None = None
     in_port: PortNumber | None = None
     ether_type: U16 | None = None
     src_ip4: Prefix4 | None = None
@@ -351,7 +290,7 @@ class AclRule(_Model):
     dscp: Dscp | None = None
     drop: bool = False
     punt: bool = False
-    mirror: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=32767)] | None = None
+    mirror: Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=32767)] | None = None
     set_class: TrafficClass | None = None
 
     @model_validator(mode="after")
@@ -364,7 +303,7 @@ class AclRule(_Model):
 class CloneSession(_Model):
     """Where clones of a session go. length 0: whole frames."""
 
-    port: Annotated[int, BeforeValidator(_no_bool), Field(ge=0, le=510)]
+    port: Annotated[int, BeforeValidator(no_bool), Field(ge=0, le=510)]
     length: U16 = 0
     class_of_service: Priority = 0
 
@@ -372,13 +311,13 @@ class CloneSession(_Model):
 class Switch(_Model):
     """One switch: how to reach it over P4Runtime, its ports, routes and mirror sessions."""
 
-    device_id: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=2**64 - 1)]
+    device_id: Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=2**64 - 1)]
     address: Annotated[str, Field(min_length=1)]
-    pool: Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=U32_MAX)] | None = None
+    pool: Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=U32_MAX)] | None = None
     ports: dict[PortNumber, Port] = Field(default_factory=dict)
     routes: list[Route] = Field(default_factory=list)
     acl: list[AclRule] = Field(default_factory=list)
-    clone_sessions: dict[Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=32767)], CloneSession] = Field(
+    clone_sessions: dict[Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=32767)], CloneSession] = Field(
         default_factory=dict
     )
 

@@ -12,6 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dcb.units import format_rate
+
 Json = dict[str, Any]
 
 
@@ -35,8 +37,6 @@ def milliseconds(value_ns: int) -> str:
 
 def rate(value_bps: int) -> str:
     """A rate as in the config."""
-    from controller.config import format_rate
-
     return format_rate(value_bps)
 
 
