@@ -64,7 +64,8 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
         self.service = Service(device_id, target_factory, target)
         self.dropped_messages = 0
         self._server: grpc.aio.Server | None = None
-        self._changing = asyncio.Lock()
+        self._changing = asyncio.Lock()  # one SetForwardingPipelineConfig at a time
+        self._state = asyncio.Lock()  # no Write between the pieces of a Read
         self._watched_fd: int | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -155,7 +156,8 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
     async def Write(self, request: p4r.WriteRequest, context: Any) -> p4r.WriteResponse:
         """A batch of updates."""
         try:
-            self.service.write(request)
+            async with self._state:
+                self.service.write(request)
         except P4RuntimeError as error:
             await _abort(context, error)
         except Exception as error:
@@ -169,10 +171,11 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
         responses: list[p4r.ReadResponse] = []
         failure: P4RuntimeError | None = None
         try:
-            # Collected before anything is sent: no Write may come in between.
-            responses.extend(self.service.read(request))
-        except BatchError as error:
-            failure = error
+            # Collected before anything is sent: a client that reads slowly keeps no Write waiting.
+            async with self._state:
+                for response in self.service.read(request):
+                    responses.append(response)
+                    await asyncio.sleep(0)  # a whole counter array takes a while: let streams go on
         except P4RuntimeError as error:
             failure = error
         except Exception as error:
@@ -190,11 +193,12 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
             try:
                 change = self.service.prepare(request)
                 await asyncio.to_thread(change.build)
-                self._unwatch_target()
-                try:
-                    self.service.finish(change)
-                finally:
-                    self._watch_target()
+                async with self._state:
+                    self._unwatch_target()
+                    try:
+                        self.service.finish(change)
+                    finally:
+                        self._watch_target()
             except P4RuntimeError as error:
                 await _abort(context, error)
             except Exception as error:
