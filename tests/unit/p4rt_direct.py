@@ -18,8 +18,8 @@ OK = ("OK", "")
 class Direct:
     """A service with a committed program and one primary, "me"."""
 
-    def __init__(self, json_path=EVERYTHING_JSON, info_path=EVERYTHING_P4INFO, interfaces=None) -> None:
-        self.factory = FakeTargetFactory(interfaces)
+    def __init__(self, json_path=EVERYTHING_JSON, info_path=EVERYTHING_P4INFO, interfaces=None, factory=None) -> None:
+        self.factory = factory or FakeTargetFactory(interfaces)
         self.service = Service(DEVICE_ID, self.factory)
         self.arbitrate("me", 1)
         message = config(json_path, info_path)
