@@ -72,6 +72,7 @@ def run(
     checks = storage_and_business.verdict(runs)
     console.print()
     console.print(report.class_table(runs))
+    console.print(report.drop_table(runs))
     console.print(report.pfc_table(runs))
     console.print("What this proves:")
     report.print_checks(console, checks)

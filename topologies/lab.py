@@ -25,7 +25,7 @@ from controller import Controller
 from controller import config as controller_config_module
 from hosts import roce
 from topologies.description import Host, Topology
-from topologies.measure import COUNTERS, REGISTERS, Snapshot, host_frames, pfc_links, shares
+from topologies.measure import COUNTERS, REGISTERS, Snapshot, drops, host_frames, pfc_links, shares
 from topologies.network import FabricNetwork, NetworkError
 from topologies.processes import HostProcess
 from topologies.results import ClassResult, RunResult, Sample
@@ -197,6 +197,7 @@ async def _run_once(
             + sum(s["paused_ns"] for s in sent)
         },
         left_in_buffers_bytes=after.buffered_bytes(),
+        drops=drops(before, after),
         samples=tuple(samples),
     )
 

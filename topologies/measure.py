@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from topologies.description import Topology
-from topologies.results import LinkPfc
+from topologies.results import Drops, LinkPfc
 
 Cells = Mapping[tuple[int, int], tuple[int, int]]
 
 DROPS = ("tm_drop_queue", "tm_drop_pg", "tm_drop_headroom", "tm_drop_pool", "tm_drop_port", "ecn_dropped")
 PFC = ("pfc_tx_xoff", "pfc_tx_xon")
-COUNTERS = ("rx", "tx", "ce_marked", "tm_dequeued", *PFC, *DROPS)
+RX_DROPS = ("receive ring overrun", "frame too long", "no memory")  # of tm_drop_rx, by n
+COUNTERS = ("rx", "tx", "ce_marked", "tm_dequeued", "tm_drop_rx", *PFC, *DROPS)
 REGISTERS = ("tm_queue_depth", "tm_pg_depth", "tm_paused_ns")
 
 
@@ -56,6 +57,24 @@ class Snapshot:
 def host_frames(topology: Topology, snapshot: Snapshot, name: str, priority: int) -> int:
     """A counter (`rx`: from hosts into the fabric, `tx`: to hosts) summed over the ports that face hosts."""
     return sum(snapshot.counters[host.leaf][name][host.number, priority][0] for host in topology.hosts)
+
+
+def drops(before: Snapshot, after: Snapshot) -> tuple[Drops, ...]:
+    """Every (switch, reason, priority) that dropped frames between two snapshots; priority -1: it had none yet."""
+    found = []
+    for switch, counters in after.counters.items():
+        for name in (*DROPS, "tm_drop_rx"):
+            for n in range(8):
+                frames = sum(
+                    cell[0] - before.counters[switch][name][key][0]
+                    for key, cell in counters[name].items()
+                    if key[1] == n
+                )
+                if frames and name == "tm_drop_rx":
+                    found.append(Drops(switch, RX_DROPS[n] if n < len(RX_DROPS) else f"receive {n}", -1, frames))
+                elif frames:
+                    found.append(Drops(switch, name.removeprefix("tm_drop_").replace("_", " "), n, frames))
+    return tuple(found)
 
 
 def pfc_links(topology: Topology, before: Snapshot, after: Snapshot) -> tuple[LinkPfc, ...]:

@@ -66,6 +66,22 @@ def pfc_table(runs: Sequence[RunResult]) -> Table:
     return table
 
 
+def drop_table(runs: Sequence[RunResult]) -> Table:
+    """Where frames were dropped, and why."""
+    table = Table(title="Drops by switch and reason (frames)", title_justify="left", header_style="bold")
+    for heading in ("run", "switch", "reason", "priority"):
+        table.add_column(heading)
+    table.add_column("frames", justify="right")
+    for run in runs:
+        if not run.drops:
+            table.add_row(run.name, "-", "none", "-", "0", end_section=True)
+        for number, d in enumerate(run.drops):
+            priority = "-" if d.priority < 0 else str(d.priority)
+            last = number == len(run.drops) - 1
+            table.add_row("" if number else run.name, d.switch, d.reason, priority, f"{d.frames:,}", end_section=last)
+    return table
+
+
 def print_checks(console: Console, checks: Sequence[Check]) -> None:
     """The claims with their evidence, then one line of verdict."""
     for check in checks:

@@ -37,6 +37,16 @@ class LinkPfc:
 
 
 @dataclass(frozen=True, slots=True)
+class Drops:
+    """Frames that a switch dropped for one reason; priority -1 where they were lost before they had one."""
+
+    switch: str
+    reason: str
+    priority: int
+    frames: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One point of the progress line and of the plot."""
 
@@ -59,6 +69,7 @@ class RunResult:
     configured_share: Mapping[int, float] | None
     paused_ns: Mapping[int, int]  # priority -> time, summed over every paused port and host
     left_in_buffers_bytes: int
+    drops: tuple[Drops, ...] = ()
     samples: tuple[Sample, ...] = field(default=())
 
     def traffic_class(self, name: str) -> ClassResult:

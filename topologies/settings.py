@@ -40,10 +40,12 @@ class Dcb:
     pfc: tuple[int, ...] = ()
     ets: Mapping[int, int | str] | None = None
     ecn: Mapping[int, Ecn] = field(default_factory=dict)
-    xoff_bytes: int = 40_000
-    xon_bytes: int = 20_000
+    xoff_bytes: int = 160_000
+    xon_bytes: int = 120_000
     reserved_bytes: int = 3_000
-    headroom_bytes: int = 600_000
+    headroom_bytes: int = (
+        4_000_000  # in real time it covers a descheduled process (320 ms at 100 Mb/s), not only a cable
+    )
     queue_limit_bytes: int = 120_000
     pool_bytes: int = 16 << 20
 
