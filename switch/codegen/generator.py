@@ -15,6 +15,14 @@ from switch.codegen.tables import ControlWriter
 from switch.model import CalcInput, Checksum, FieldRef, HeaderRef, Pipeline, Primitive, Program, Table
 
 NO_ACTION = "PL_NO_ACTION"
+PROGRAMS_BUSINESS = (
+    "type-limits",
+    "bool-operation",
+    "bool-compare",
+    "int-in-bool-context",
+    "tautological-compare",
+    "div-by-zero",
+)
 
 
 def generate(program: Program) -> str:
@@ -74,8 +82,8 @@ class _Generator:
             '#include "pl_rt.h"',
             '#include "pl_tables.h"',
             "",
-            "/* Conditions of a program can be constant; that is its own business. */",
-            '#pragma GCC diagnostic ignored "-Wtype-limits"',
+            "/* A program may compare, negate or divide constants as it likes; that is its own business. */",
+            *(f'#pragma GCC diagnostic ignored "-W{warning}"' for warning in PROGRAMS_BUSINESS),
             "",
             *self.description(),
         ]
