@@ -46,9 +46,13 @@ def load(text: str | bytes) -> Program:
         with scope.each():
             section(root, scope)
     exprs = Expressions(scope)
-    errors = load_errors(root, scope)
-    enums = load_enums(root, scope)
-    aliases = load_aliases(root, scope)
+    errors = enums = aliases = None
+    with scope.each():
+        errors = load_errors(root, scope)
+    with scope.each():
+        enums = load_enums(root, scope)
+    with scope.each():
+        aliases = load_aliases(root, scope)
     with scope.each():
         load_actions(root, scope, exprs)
     parser = deparser = profiles = ingress = egress = None
@@ -76,7 +80,7 @@ def load(text: str | bytes) -> Program:
         stacks=scope.stacks,
         unions=scope.unions,
         union_stacks=scope.union_stacks,
-        errors=errors,
+        errors=_loaded(errors),
         parser=_loaded(parser),
         deparser=_loaded(deparser),
         value_sets=scope.value_sets,
@@ -90,8 +94,8 @@ def load(text: str | bytes) -> Program:
         checksums=_loaded(checksums),
         field_lists=scope.field_lists,
         learn_lists=scope.learn_lists,
-        field_aliases=aliases,
-        enums=enums,
+        field_aliases=_loaded(aliases),
+        enums=_loaded(enums),
     )
 
 

@@ -145,6 +145,8 @@ def parse_json(text: str | bytes) -> Any:
 
     try:
         return json.loads(text, object_pairs_hook=unique, parse_constant=constant)
+    except UnsupportedProgram:
+        raise
     except UnicodeDecodeError as error:
         raise UnsupportedProgram([f"JSON: not UTF-8: {error}"]) from None
     except json.JSONDecodeError as error:
