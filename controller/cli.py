@@ -96,7 +96,10 @@ def check(config: Annotated[str, typer.Argument(help="YAML file with the desired
 
 
 def _report(result: Any) -> None:
+    changed = any(switch["updates"] for switch in result["switches"].values())
     for name, switch in result["switches"].items():
+        if switch["state"] == "synced" and changed and not switch["updates"]:
+            continue  # of a large fabric, show the switches that changed
         if switch["state"] == "synced":
             print(f"{name}: {switch['updates']} updates")
         else:

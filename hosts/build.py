@@ -24,7 +24,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "flood": ("flood.c", "pfc.c", "socket.c", "util.c"),
 }
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
-SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+SANITIZE = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 
 
 class BuildError(RuntimeError):

@@ -256,7 +256,8 @@ def _set_up_logging(options: Options) -> None:
     formatter = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     for handler in handlers:
         handler.setFormatter(formatter)
-    logging.basicConfig(level=_LEVELS[options.log_level], handlers=handlers, force=True)
+    logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
+    log.setLevel(_LEVELS[options.log_level])
 
 
 async def serve(options: Options) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def plot(path: Path, runs: Sequence[RunResult]) -> Path:
             )
         axes[2][column].plot(time, [s.pfc_xoff for s in run.samples], color="#777777", ls="--", label="PFC XOFF sent")
         if run.configured_share is not None:
-            total = max((sum(s.received_bps.values()) for s in run.samples), default=0) / 1e6
+            total = statistics.median(sum(s.received_bps.values()) for s in run.samples) / 1e6
             for c in run.classes:
                 level = total * run.configured_share.get(c.priority, 0)
                 axes[0][column].axhline(level, color=colours.get(c.name), lw=0.8, ls=":")
@@ -141,12 +142,13 @@ def plot(path: Path, runs: Sequence[RunResult]) -> Path:
         axes[2][column].set_yscale("symlog")
         for row in range(3):
             axes[row][column].grid(alpha=0.3)
+    axes[0][0].set_ylim(bottom=0)
     axes[0][0].set_ylabel("received, Mb/s")
     axes[1][0].set_ylabel("bottleneck queue, kB")
     axes[2][0].set_ylabel("frames since start")
-    axes[0][-1].legend(fontsize=8)
-    axes[2][-1].legend(fontsize=8)
-    figure.tight_layout()
+    lines = [*axes[0][0].get_lines()[: len(runs[0].classes)], axes[2][0].get_lines()[-1]]
+    figure.legend(lines, [line.get_label() for line in lines], loc="lower center", ncols=len(lines), fontsize=8)
+    figure.tight_layout(rect=(0, 0.03, 1, 1))
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return path

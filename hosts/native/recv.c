@@ -21,6 +21,9 @@
 
 #define WINDOW 65536u /* sequence numbers behind the highest in which duplicates are told from late ones */
 
+/* Latency in buckets of 1/16 of a power of two: below 32 ns exact, above at most 1/16 too much. */
+#define LATENCY_BUCKETS 1024u
+
 struct flow {
     struct address src, dst;
     uint16_t udp_source_port;
@@ -35,6 +38,7 @@ struct flow {
     uint64_t first_ns, last_ns, max_gap_ns;
     uint64_t latency_min_ns, latency_max_ns;
     u128 latency_sum_ns;
+    uint32_t latency_log[LATENCY_BUCKETS];
     uint64_t seen[WINDOW / 64];
     struct flow *next;
 };
@@ -121,6 +125,34 @@ static void note_sequence(struct flow *f, uint64_t sequence)
         f->reordered++;
         f->lost--;
     }
+}
+
+static uint32_t latency_bucket(uint64_t ns)
+{
+    if (ns < 32)
+        return (uint32_t)ns;
+    uint32_t shift = 59 - (uint32_t)__builtin_clzll(ns); /* leaves five bits, the top one set */
+    return shift * 16 + (uint32_t)(ns >> shift);
+}
+
+static uint64_t bucket_top_ns(uint32_t bucket)
+{
+    if (bucket < 32)
+        return bucket;
+    uint32_t shift = bucket / 16 - 1;
+    return ((uint64_t)(bucket % 16 + 16 + 1) << shift) - 1;
+}
+
+/* The least latency that `permille` of the packets did not exceed, as the upper end of its bucket. */
+static uint64_t latency_quantile_ns(const struct flow *f, uint64_t permille)
+{
+    uint64_t wanted = (f->received * permille + 999) / 1000, sum = 0;
+    for (uint32_t i = 0; i < LATENCY_BUCKETS; i++) {
+        sum += f->latency_log[i];
+        if (sum >= wanted && sum)
+            return bucket_top_ns(i) < f->latency_max_ns ? bucket_top_ns(i) : f->latency_max_ns;
+    }
+    return 0;
 }
 
 static void send_pfc(struct receiver *r, uint16_t quanta)
@@ -228,6 +260,7 @@ static void on_frame(void *context, const struct rx_frame *frame)
     if (latency_ns > f->latency_max_ns)
         f->latency_max_ns = latency_ns;
     f->latency_sum_ns += latency_ns;
+    f->latency_log[latency_bucket(latency_ns)]++;
     if (f->received == 1)
         f->first_ns = frame->arrived_ns;
     else if (frame->arrived_ns > f->last_ns && frame->arrived_ns - f->last_ns > f->max_gap_ns)
@@ -258,11 +291,13 @@ static void print_flow(const struct flow *f)
            (unsigned long long)f->ecn[0], (unsigned long long)f->untagged);
     for (int i = 0; i < 8; i++)
         printf("%s%llu", i ? "," : "", (unsigned long long)f->by_pcp[i]);
-    printf("],\"latency_min_ns\":%llu,\"latency_mean_ns\":%llu,\"latency_max_ns\":%llu,\"first_ns\":%llu,\"last_ns\":%llu,"
+    printf("],\"latency_min_ns\":%llu,\"latency_mean_ns\":%llu,\"latency_max_ns\":%llu,"
+           "\"latency_p50_ns\":%llu,\"latency_p99_ns\":%llu,\"latency_p999_ns\":%llu,\"first_ns\":%llu,\"last_ns\":%llu,"
            "\"max_gap_ns\":%llu}",
            (unsigned long long)(f->received ? f->latency_min_ns : 0),
            (unsigned long long)(f->received ? f->latency_sum_ns / f->received : 0), (unsigned long long)f->latency_max_ns,
-           (unsigned long long)f->first_ns, (unsigned long long)f->last_ns, (unsigned long long)f->max_gap_ns);
+           (unsigned long long)latency_quantile_ns(f, 500), (unsigned long long)latency_quantile_ns(f, 990),
+           (unsigned long long)latency_quantile_ns(f, 999), (unsigned long long)f->first_ns, (unsigned long long)f->last_ns, (unsigned long long)f->max_gap_ns);
 }
 
 static void print_state(struct receiver *r, const char *event, uint64_t now)

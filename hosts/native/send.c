@@ -175,8 +175,9 @@ void sender_print_result(struct sender *s, uint64_t now, uint64_t dropped_before
 {
     pfc_finish(&s->gates, now);
     print_state(s, "result", now);
-    printf(",\"enobufs\":%llu,\"interface_tx_dropped\":%u,", (unsigned long long)s->enobufs,
-           (uint32_t)(interface_tx_dropped(s->interface.name) - dropped_before));
+    printf(",\"enobufs\":%llu,\"interface_tx_dropped\":%u,\"pfc_kernel_drops\":%u,",
+           (unsigned long long)s->enobufs, (uint32_t)(interface_tx_dropped(s->interface.name) - dropped_before),
+           control_rx_drops(&s->control));
     pfc_print(stdout, &s->gates);
     fputs(",\"flows\":[", stdout);
     for (uint32_t i = 0; i < s->flow_count; i++) {

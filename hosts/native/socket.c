@@ -117,6 +117,14 @@ void control_rx_drain(struct control_rx *rx, rx_take *take, void *context)
     }
 }
 
+uint32_t control_rx_drops(const struct control_rx *rx)
+{
+    struct tpacket_stats stats = {0};
+    socklen_t length = sizeof stats;
+    getsockopt(rx->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &length);
+    return stats.tp_drops;
+}
+
 int raw_socket_open(const struct interface *interface)
 {
     int fd = packet_socket();

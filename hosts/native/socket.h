@@ -31,6 +31,7 @@ struct control_rx {
 };
 
 void control_rx_open(struct control_rx *rx, const struct interface *interface);
+uint32_t control_rx_drops(const struct control_rx *rx); /* since the last call, for want of room */
 void control_rx_drain(struct control_rx *rx, rx_take *take, void *context);
 
 /* TPACKET_V3 ring for UDP to port 4791. */

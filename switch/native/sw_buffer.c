@@ -228,8 +228,9 @@ int tm_set_pool(tm_t *tm, uint64_t bytes, uint64_t now_ps)
 const char *tm_check(tm_t *tm)
 {
     uint64_t pool = 0, packets = 0;
-    
-    uint64_t pg_bytes[TM_PORTS][TM_QUEUES] = {{0}}, pg_packets[TM_PORTS][TM_QUEUES] = {{0}};
+    for (uint32_t i = 0; i < tm->n_touched; i++)
+        for (uint32_t k = 0; k < TM_QUEUES; k++)
+            tm->ports[tm->touched[i]].pgs[k].check_bytes = tm->ports[tm->touched[i]].pgs[k].check_packets = 0;
     for (uint32_t i = 0; i < tm->n_touched; i++) {
         const tm_port_t *p = &tm->ports[tm->touched[i]];
         uint8_t nonempty = 0;
@@ -243,8 +244,8 @@ const char *tm_check(tm_t *tm)
                     return "a packet sits in a queue that is not its own";
                 bytes += c->charged_bytes;
                 n++;
-                pg_bytes[c->in_port][c->pg] += c->charged_bytes;
-                pg_packets[c->in_port][c->pg]++;
+                tm->ports[c->in_port].pgs[c->pg].check_bytes += c->charged_bytes;
+                tm->ports[c->in_port].pgs[c->pg].check_packets++;
             }
             if (last != q->tail)
                 return "a queue's tail is not its last packet";
@@ -268,7 +269,7 @@ const char *tm_check(tm_t *tm)
         const tm_port_t *p = &tm->ports[tm->touched[i]];
         for (uint32_t k = 0; k < TM_QUEUES; k++) {
             const tm_pg_t *g = &p->pgs[k];
-            if (pg_used(g) != pg_bytes[p->number][k] || g->packets != pg_packets[p->number][k])
+            if (pg_used(g) != g->check_bytes || g->packets != g->check_packets)
                 return "a priority group's use differs from the bytes of its packets";
             if (g->headroom_used > g->headroom_bytes)
                 return "a priority group uses more headroom than it has";

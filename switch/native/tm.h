@@ -74,6 +74,7 @@ typedef struct tm_pg {
     uint64_t reserved_used, shared_used, headroom_used;
     uint64_t watermark, headroom_watermark;
     uint64_t packets; /* packets charged here */
+    uint64_t check_bytes, check_packets; /* tm_check's */
 } tm_pg_t;
 
 typedef struct tm_gate {

@@ -18,10 +18,12 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
+from typer.testing import CliRunner
 
 from dcb import pfc
 from hosts import packets
 from hosts.build import build
+from hosts.cli import app
 from hosts.packets import FrameSpec, Kind
 from hosts.roce import binary, parse_events, result
 from hosts.wire import Port
@@ -114,15 +116,22 @@ class Program:
 
 
 @contextlib.contextmanager
-def port(namespace: str, device: str, *, receive: bool = False) -> Iterator[Port]:
-    """A packet socket in a namespace: opened there, used from here."""
+def inside(namespace: str) -> Iterator[None]:
+    """This thread in another network namespace."""
     libc = ctypes.CDLL(None, use_errno=True)
     with Path("/proc/self/ns/net").open() as home, Path(f"/run/netns/{namespace}").open() as there:
         assert libc.setns(there.fileno(), 0) == 0, os.strerror(ctypes.get_errno())
         try:
-            opened = Port(device, receive=receive)
+            yield
         finally:
             assert libc.setns(home.fileno(), 0) == 0
+
+
+@contextlib.contextmanager
+def port(namespace: str, device: str, *, receive: bool = False) -> Iterator[Port]:
+    """A packet socket in a namespace: opened there, used from here."""
+    with inside(namespace):
+        opened = Port(device, receive=receive)
     with opened:
         yield opened
 
@@ -177,6 +186,8 @@ def test_all_arrive_in_order(roce: Path, options: list[str], six: bool, dscp: in
         assert flow["untagged"] + sum(flow["by_pcp"]) == flow["received"]
         assert flow["by_pcp"][pcp] == flow["received"] if pcp is not None else flow["untagged"] == flow["received"]
         assert 0 <= flow["latency_min_ns"] <= flow["latency_mean_ns"] <= flow["latency_max_ns"]
+        quantiles = [flow[f"latency_{q}_ns"] for q in ("min", "p50", "p99", "p999", "max")]
+        assert quantiles == sorted(quantiles)
 
 
 def test_xoff_of_its_priority_stops_the_sender_and_xon_resumes_it(roce: Path) -> None:
@@ -397,6 +408,14 @@ def dcbtraffic(namespace: str, *arguments: str) -> Program:
     return Program(namespace, sys.executable, "-m", "hosts.cli", *arguments)
 
 
+def dcbtraffic_here(namespace: str, arguments: str) -> str:
+    """The same in this process, which spares it a start."""
+    with inside(namespace):
+        done = CliRunner().invoke(app, arguments.split())
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
 def events(text: str) -> list[dict[str, Any]]:
     return list(parse_events(text.splitlines()))
 
@@ -410,8 +429,7 @@ def test_dcbtraffic_sends_and_shows_classified_frames() -> None:
             "send roce --dst 10.9.0.2 --count 3 --qp 0x42 --psn 0xffffff",
             "send cnp --dst fd09::2",
         ):
-            with dcbtraffic(A, *arguments.split(), "-j") as s:
-                s.finish()
+            dcbtraffic_here(A, arguments)
         seen = events(r.finish())
     frames, summary = seen[:-1], seen[-1]
     wanted = ("kind", "length", "vlan", "pcp", "dscp", "ecn", "src_ip", "dst_port", "queue_pair", "psn", "sequence")
@@ -428,10 +446,20 @@ def test_dcbtraffic_sends_and_shows_classified_frames() -> None:
     assert (summary["frames"], summary["by_kind"]) == (7, {"cnp": 1, "roce": 3, "tcp": 1, "udp": 2})
 
 
+def test_the_wrapper_fills_in_the_way() -> None:
+    """`python -m hosts.roce` takes interface, source and next hop from the namespace."""
+    with Program(B, sys.executable, "-m", "hosts.roce", "recv", "--expect", "5").ready() as r:
+        command = [sys.executable, "-m", "hosts.roce", "send", "--dst=fd09::2", "--link-rate", "1M"]
+        with Program(A, *command, "--packets", "5") as s:
+            sent = s.result()
+        got = r.result()
+    assert (sent["interface"], sent["sent"], got["received"], got["interface"]) == ("a", 5, 5, "b")
+    assert got["flows"][0]["src"] == "fd09::1"
+
+
 def test_frames_of_dcbtraffic_are_counted_by_roce_recv(roce: Path) -> None:
     with receiver(roce, "--expect", "20").ready() as r:
-        with dcbtraffic(A, "send", "roce", "--dst", "fd09::2", "--count", "20", "--size", "500") as s:
-            s.finish()
+        dcbtraffic_here(A, "send roce --dst fd09::2 --count 20 --size 500")
         got = r.result()
     assert (got["received"], got["lost"], got["reordered"], got["icrc_errors"]) == (20, 0, 0, 0)
 
@@ -444,8 +472,7 @@ def test_dcbtraffic_sends_pfc_pause_and_a_storm() -> None:
             "pause --quanta 5",
             "storm --xoff 3 --duration 50ms --interval 10ms --quanta 1000",
         ):
-            with dcbtraffic(A, *arguments.split()) as s:
-                s.finish()
+            dcbtraffic_here(A, arguments)
         own = bytes.fromhex(MAC_A.replace(":", ""))
         taken: list[bytes] = []
         while not taken or taken[-1] != pfc.build_pfc(pfc.pfc_frame(own, xon=[3])):
@@ -464,8 +491,7 @@ def test_dcbtraffic_sends_pfc_pause_and_a_storm() -> None:
 def test_dcbtraffic_shows_what_comes_back() -> None:
     """Nothing listens on UDP port 7777 of B: its kernel answers with an ICMP error that --listen shows."""
     ip("-n", B, "link", "set", "dev", "lo", "up")
-    with dcbtraffic(A, "send", "udp", "--dst", "10.9.0.2", "--dport", "7777", "--listen", "1s", "-j") as s:
-        seen = events(s.finish())
+    seen = events(dcbtraffic_here(A, "send udp --dst 10.9.0.2 --dport 7777 --listen 500ms -j"))
     assert seen[0] == {"event": "sent", "frames": 1, "bytes": 66, "interface": "a"}
     answers = [e for e in seen if e["event"] == "frame" and e["kind"] == "icmp"]
     assert [a["src_ip"] for a in answers] == ["10.9.0.2"]
@@ -484,8 +510,8 @@ def test_dcbtraffic_decodes_pfc_in_text() -> None:
 
 
 def test_dcbtraffic_names_a_missing_route() -> None:
-    command = ["ip", "netns", "exec", A, sys.executable, "-m", "hosts.cli", "send", "--dst", "192.0.2.1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
+    with inside(A):
+        done = CliRunner().invoke(app, ["send", "--dst", "192.0.2.1"])
+    assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("error: ")
     assert "192.0.2.1" in done.stderr

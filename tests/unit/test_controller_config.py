@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
+import yaml
 from controller_fakes import CONFIG
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller import config as configuration
 from controller.config import ConfigError, dump, format_rate, parse, parse_rate, parse_text, save
+from controller.desired import build
 
 
 def faults(text: str) -> list[str]:
@@ -195,3 +198,38 @@ def test_warnings_name_pfc_without_headroom_or_class() -> None:
         "switches.leaf1.ports.1.pfc: priority 4 is not lossless in QoS profile default",
     ]
     assert configuration.warnings(parse_text(CONFIG)) == []
+
+
+def places(data: object, path: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    """Paths of every value in nested data."""
+    found = [path] if path else []
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        found += places(value, (*path, key))
+    return found
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=4)
+junk = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(scalars, inner, max_size=3))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_whatever_stands_anywhere_is_accepted_or_refused_by_name(data: st.DataObject) -> None:
+    config = copy.deepcopy(yaml.safe_load(CONFIG))
+    path = data.draw(st.sampled_from(places(config)))
+    target = config
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = data.draw(junk)
+    try:
+        loaded = parse(config)
+    except ConfigError as error:
+        problems = error.problems
+    else:
+        problems = ["config: refused: was not"]
+        for name in loaded.switches:
+            build(loaded, name)
+        assert parse_text(dump(loaded)) == loaded
+    assert problems
+    assert all(": " in problem for problem in problems)

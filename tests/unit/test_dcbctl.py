@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from controller_fakes import CONFIG, FakeSwitch, serving
 from finsy.proto import p4r
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from controller import Controller, P4Program, render
@@ -23,6 +25,7 @@ from controller.daemon import ControlServer, control_socket
 from controller.edit import SelectionError, select, set_ecn, set_ets, set_pfc, set_rate, set_trust
 
 TIMEOUT = 20.0
+PROGRAM = P4Program.load()
 
 
 @pytest.fixture
@@ -343,6 +346,28 @@ async def test_requests_that_make_no_sense(fabric: tuple[Controller, FakeSwitch]
     assert json.loads(await asyncio.wait_for(reader.readline(), TIMEOUT))["ok"] is True
     writer.close()
     await writer.wait_closed()
+
+
+words = st.sampled_from(
+    ["pfc", "ets", "ecn", "rate", "trust", "queue", "leaf1:1", "all", "on", "3", "0=1", "100M", "strict"]
+)
+values = st.none() | st.integers() | st.text(max_size=5) | words | st.dictionaries(words, words, max_size=2)
+names = st.sampled_from(["what", "target", "state", "priorities", "spec", "queue", "values", "value", "save"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(["status", "show", "set", "config", "reload", "nonsense"]), st.dictionaries(names, values) | values
+)
+def test_any_request_gets_an_answer(method: str, params: object) -> None:
+    async def one() -> dict[str, Any]:
+        controller = Controller(parse_text(CONFIG), p4=PROGRAM)  # never entered: no switch is connected
+        server = ControlServer(controller, "/nonexistent/socket", None)
+        return await server.answer(json.dumps({"method": method, "params": params}).encode())
+
+    answer = asyncio.run(one())
+    assert answer["ok"] or answer["code"] in (1, 2)
+    assert not answer.get("error", "").startswith("internal error")
 
 
 async def test_run_with_signals(lab: Path, program: P4Program) -> None:
