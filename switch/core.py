@@ -73,6 +73,7 @@ _STATS: Final = (
 _RECORD: Final = struct.Struct("<IIIIQQ")
 _EVENT_PACKET_IN: Final = 1
 _BUFFER_BYTES: Final = 256 * 1024
+_LARGEST_RECORD: Final = 16 * 1024  # a frame that the deparser has grown, or a digest
 _IDENTITY_QUEUE_MAP: Final = sum(n << (3 * n) for n in range(8))
 
 
@@ -181,9 +182,9 @@ def _load(path: Path) -> ctypes.CDLL:
         "sw_destroy": (None, [p]),
         "sw_pipeline": (p, [p]),
         "sw_tm": (p, [p]),
-        "sw_receive": (i32, [p, u32, cp, u32, u64]),
+        "sw_inject": (i32, [p, u32, cp, u32, u64]),
         "sw_next_deadline": (u64, [p]),
-        "sw_advance": (None, [p, u64]),
+        "sw_run": (None, [p, u64]),
         "sw_now": (u64, [p]),
         "sw_add_port": (i32, [p, u32, u64]),
         "sw_remove_port": (i32, [p, u32, u64]),
@@ -526,9 +527,8 @@ class SwitchCore:
         parsing and counted (longer than 9728 bytes, or no memory).
         """
         _check_port(port)
-        with self.lock():
-            when = self.now_ps if now_ps is None else now_ps
-            return bool(self._lib.sw_receive(self._sw, port, frame, len(frame), when) == 0)
+        when = NEVER_PS if now_ps is None else now_ps
+        return bool(self._lib.sw_inject(self._sw, port, frame, len(frame), when) == 0)
 
     def next_deadline(self) -> int | None:
         """When `advance` next has something to do; None: not until a frame arrives or a setting changes."""
@@ -537,8 +537,7 @@ class SwitchCore:
 
     def advance(self, now_ps: int) -> None:
         """Do everything that is due up to and at `now_ps`, each at its own time."""
-        with self.lock():
-            self._lib.sw_advance(self._sw, now_ps)
+        self._lib.sw_run(self._sw, now_ps)
 
     def outputs(self) -> list[Output]:
         """Frames that left since the last call, in order (not while a driver runs: it sends them)."""
@@ -578,16 +577,17 @@ class SwitchCore:
 
     def _records(self, take: Any) -> Iterator[tuple[int, int, bytes, int, int]]:
         while True:
-            with self.lock():
-                n = take(self._sw, self._buffer, _BUFFER_BYTES)
+            n = take(self._sw, self._buffer, _BUFFER_BYTES)
             if not n:
                 return
-            data = self._buffer.raw[:n]
+            data = ctypes.string_at(self._buffer, n)
             at = 0
             while at < n:
                 total, kind, number, length, start_ps, end_ps = _RECORD.unpack_from(data, at)
                 yield kind, number, data[at + _RECORD.size : at + _RECORD.size + length], start_ps, end_ps
                 at += total
+            if n <= _BUFFER_BYTES - _LARGEST_RECORD:
+                return
 
     def bench(self, frames: Sequence[tuple[int, bytes]], count: int, gap_ps: int = 0) -> tuple[int, int]:
         """Inject `count` of the (port, frame) in turn, `gap_ps` apart, and run all that is due.

@@ -589,6 +589,7 @@ int sw_remove_port(sw_t *sw, uint32_t port, uint64_t now_ps)
 uint64_t sw_outputs_take(sw_t *sw, uint8_t *out, uint64_t capacity)
 {
     uint64_t n = 0;
+    pthread_mutex_lock(&sw->mutex);
     while (sw->out_head) {
         pkt_t *pkt = sw->out_head;
         uint64_t total = (sizeof(sw_record_t) + pkt->len + 7) & ~7ull;
@@ -604,10 +605,32 @@ uint64_t sw_outputs_take(sw_t *sw, uint8_t *out, uint64_t capacity)
         sw->out_len--;
         sw_pkt_free(sw, pkt);
     }
+    pthread_mutex_unlock(&sw->mutex);
     return n;
 }
 
-uint64_t sw_events_take(sw_t *sw, uint8_t *out, uint64_t capacity) { return sw_ring_take(&sw->events, out, capacity); }
+uint64_t sw_events_take(sw_t *sw, uint8_t *out, uint64_t capacity)
+{
+    sw_lock(sw);
+    uint64_t n = sw_ring_take(&sw->events, out, capacity);
+    pthread_mutex_unlock(&sw->mutex); /* nothing that the driver would have to wake for */
+    return n;
+}
+
+int sw_inject(sw_t *sw, uint32_t port, const uint8_t *frame, uint32_t len, uint64_t now_ps)
+{
+    sw_lock(sw);
+    int result = sw_receive(sw, port, frame, len, now_ps == TM_NEVER ? sw_now(sw) : now_ps);
+    sw_unlock(sw);
+    return result;
+}
+
+void sw_run(sw_t *sw, uint64_t now_ps)
+{
+    sw_lock(sw);
+    sw_advance(sw, now_ps);
+    sw_unlock(sw);
+}
 int sw_event_fd(const sw_t *sw) { return sw->events.event_fd; }
 uint64_t sw_events_lost(const sw_t *sw) { return sw->events.lost; }
 void sw_read_stats(const sw_t *sw, sw_stats_t *out) { *out = sw->stats; }

@@ -80,6 +80,9 @@ void sw_set_output(sw_t *sw, sw_output_fn output, void *arg);
 void sw_pkt_free(sw_t *sw, pkt_t *pkt);
 
 int sw_receive(sw_t *sw, uint32_t port, const uint8_t *frame, uint32_t len, uint64_t now_ps); /* -1: dropped before parsing */
+/* The same under the lock; now_ps TM_NEVER: sw_now. */
+int sw_inject(sw_t *sw, uint32_t port, const uint8_t *frame, uint32_t len, uint64_t now_ps);
+void sw_run(sw_t *sw, uint64_t now_ps);
 uint64_t sw_next_deadline(const sw_t *sw);                                                    /* TM_NEVER: nothing to do */
 void sw_advance(sw_t *sw, uint64_t now_ps);
 uint64_t sw_now(sw_t *sw); /* last time seen, or the clock of a running driver */
@@ -87,7 +90,8 @@ uint64_t sw_now(sw_t *sw); /* last time seen, or the clock of a running driver *
 int sw_add_port(sw_t *sw, uint32_t port, uint64_t now_ps);
 int sw_remove_port(sw_t *sw, uint32_t port, uint64_t now_ps);
 
-uint64_t sw_outputs_take(sw_t *sw, uint8_t *out, uint64_t capacity); /* records with type = port */
+/* Whole records (sw_store.h) as far as they fit, under the lock; of outputs, `type` is the port. */
+uint64_t sw_outputs_take(sw_t *sw, uint8_t *out, uint64_t capacity);
 uint64_t sw_events_take(sw_t *sw, uint8_t *out, uint64_t capacity);
 int sw_event_fd(const sw_t *sw);
 uint64_t sw_events_lost(const sw_t *sw);
