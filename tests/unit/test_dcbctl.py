@@ -355,7 +355,7 @@ values = st.none() | st.integers() | st.text(max_size=5) | words | st.dictionari
 names = st.sampled_from(["what", "target", "state", "priorities", "spec", "queue", "values", "value", "save"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.sampled_from(["status", "show", "set", "config", "reload", "nonsense"]), st.dictionaries(names, values) | values
 )
