@@ -47,10 +47,10 @@ def require_root() -> None:
 class FabricNetwork:
     """The running switches and hosts of a topology. Use as a context manager, from the main thread, as root."""
 
-    def __init__(self, topology: Topology, *, lab: str = "lab", switch_args: Sequence[str] = ()) -> None:
+    def __init__(self, topology: Topology, *, lab: str = "lab", start_switches: bool = True) -> None:
         self.topology = topology
         self.lab = lab
-        self._switch_args = list(switch_args)
+        self._start_switches = start_switches
         self._net: Any = None
         self._switches: dict[str, subprocess.Popen[str]] = {}
         self._started: list[subprocess.Popen[Any]] = []
@@ -65,10 +65,8 @@ class FabricNetwork:
         directory.mkdir(parents=True)
         try:
             self._build()
-            for switch in self.topology.switches:
-                self._start_switch(switch)
-            for name in self._switches:
-                self._await_ready(name)
+            if self._start_switches:
+                self.start_switches()
         except BaseException:
             self.stop()
             raise
@@ -135,11 +133,18 @@ class FabricNetwork:
     def _mac(self, end: Endpoint) -> str:
         return self.topology.switch(end.node).port_mac(end.port) if end.port else self.topology.host(end.node).mac
 
+    def start_switches(self) -> None:
+        """Start dcbswitch in every switch's namespace and wait until all serve P4Runtime."""
+        for switch in self.topology.switches:
+            self._start_switch(switch)
+        for name in self._switches:
+            self._await_ready(name)
+
     def _start_switch(self, switch: Switch) -> None:
         # Late switches cost headroom, so they go before hosts; where that is not allowed, nice says so and goes on.
         command = ["nice", "-n", "-10", sys.executable, "-m", "switch.cli"]
         command += ["--device-id", str(switch.device_id), "--no-p4"]
-        command += [*self._switch_args, "--log-file", str(run_dir(self.lab) / f"{switch.name}.log")]
+        command += ["--log-file", str(run_dir(self.lab) / f"{switch.name}.log")]
         for port in switch.ports:
             command += ["-i", f"{port}@{switch.name}-eth{port}"]
         command += ["--", "--grpc-server-addr", f"unix:{switch_socket(self.lab, switch.name)}"]
