@@ -331,15 +331,15 @@ def _announce(options: Options) -> None:
             "pid": os.getpid(),
         }
     )
+    # The file first: whoever waits on the pipe or on standard output finds it.
+    if options.ready_file is not None:
+        temporary = options.ready_file.with_name(f".{options.ready_file.name}.{os.getpid()}")
+        temporary.write_text(line + "\n")
+        temporary.replace(options.ready_file)  # appears whole or not at all
     print(line, flush=True)
     if options.ready_fd is not None:
         with os.fdopen(options.ready_fd, "w") as pipe:
             pipe.write(line + "\n")
-    if options.ready_file is not None:
-        # Appears whole or not at all.
-        temporary = options.ready_file.with_name(f".{options.ready_file.name}.{os.getpid()}")
-        temporary.write_text(line + "\n")
-        temporary.replace(options.ready_file)
 
 
 def _clean_up(options: Options) -> None:
