@@ -232,6 +232,7 @@ static pkt_t *copy_frame(sw_t *sw, const pkt_t *pkt)
     memcpy(copy->data, pkt->data, pkt->len);
     copy->len = pkt->len;
     copy->payload_offset = pkt->payload_offset;
+    copy->packet_length = pkt->packet_length;
     copy->rx_ps = pkt->rx_ps;
     copy->in_port = pkt->in_port;
     request_clear(&copy->req, pkt->req.truncate_bytes);
@@ -538,7 +539,7 @@ void sw_advance(sw_t *sw, uint64_t now_ps)
             make_pfc(sw, &service);
     }
     if (now_ps > sw->now_ps)
-        sw->now_ps = now_ps;
+        clock_at(sw, now_ps); /* the pipeline's clock too: ages and meters are asked for between packets */
 }
 
 int sw_receive(sw_t *sw, uint32_t port, const uint8_t *frame, uint32_t len, uint64_t now_ps)

@@ -7,6 +7,7 @@ values are drawn mostly from what packets were seen to carry, so that entries hi
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from switch.model import Action, FieldRef, Program, Table
 from switch.native_pipeline import NativePacket, NativePipeline
 
 WORD = (1 << 64) - 1
+SANITIZE = os.environ.get("DCB_TEST_SANITIZE") == "1"  # set by the sanitized run of these tests
 
 
 def mutate(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
@@ -330,10 +332,10 @@ class Differential:
         assert self.native.failed_asserts == self.reference.failed_asserts, self.where
 
 
-def fuzz(text: str, seeds: Sequence[bytes], seed: int, rounds: int, packets: int, sanitize: bool = False) -> int:
+def fuzz(text: str, seeds: Sequence[bytes], seed: int, rounds: int, packets: int) -> int:
     """Rounds of new tables and `packets` packets each; returns how many reached egress."""
     program = load(text)
-    library = build_program(text, sanitize=sanitize)
+    library = build_program(text, sanitize=SANITIZE)
     reached = 0
     for number in range(rounds):
         pair = Differential(program, library, seeds, seed + number)
