@@ -238,7 +238,7 @@ async def serve(
 ) -> None:
     """Run a controller with its control socket until SIGTERM or SIGINT; SIGHUP reloads the config.
 
-    Prints one line, `synced: N switches`, when every switch holds the config for the first time.
+    Prints one line, `synced: N switches hold FILE`, when that is so for the first time.
     Raises ConfigError, ProgramError, OSError before anything runs.
     """
     loaded = configuration.load(config_path)
@@ -255,8 +255,8 @@ async def serve(
 
         async def announce() -> None:
             await controller.wait_synced()
-            with contextlib.suppress(OSError):  # nobody reads it any more
-                print(f"synced: {len(loaded.switches)} switches", flush=True)
+            with contextlib.suppress(OSError):  # for launchers; nobody may read it any more
+                print(f"synced: {len(loaded.switches)} switches hold {config_path}", flush=True)
 
         announcement = loop.create_task(announce())
 
@@ -278,16 +278,9 @@ async def serve(
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, on_hang_up)
         LOGGER.info("controller of lab %s is up: %d switches, %s", lab, len(loaded.switches), control_socket(lab))
-
-        async def announce() -> None:
-            await controller.wait_synced()
-            print(f"synced: {len(loaded.switches)} switches hold {config_path}", flush=True)  # for launchers
-
-        announcement = loop.create_task(announce())
         try:
             await stop.wait()
         finally:
-            announcement.cancel()
             announcement.cancel()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.remove_signal_handler(number)

@@ -390,7 +390,10 @@ async def test_run_with_signals(lab: Path, program: P4Program) -> None:
 
         try:
             await log("updates written")
-            assert await asyncio.wait_for(process.stdout.readline(), TIMEOUT) == b"synced: 1 switches\n"
+            assert (
+                await asyncio.wait_for(process.stdout.readline(), TIMEOUT)
+                == f"synced: 1 switches hold {lab}\n".encode()
+            )
             with pytest.raises(OSError, match="another controller answers there"):
                 async with Controller(parse_text("{}"), p4=program) as idle, ControlServer(idle, socket_path, None):
                     pass
