@@ -33,10 +33,16 @@ repository (or `$DCBLAB_P4`); `handler(switch, PacketIn)` gets every packet-in. 
 and `config.save(cfg, path)` writes it; `config.warnings(cfg)` lists legal configs that will lose frames.
 """
 
-from controller.control import Controller
-from controller.program import P4Program, ProgramError
-from controller.state import CounterValue
-from controller.switches import NotConnectedError, PacketIn, SwitchState, SwitchStatus
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from controller.control import Controller
+    from controller.program import P4Program, ProgramError
+    from controller.state import CounterValue
+    from controller.switches import NotConnectedError, PacketIn, SwitchState, SwitchStatus
 
 __all__ = [
     "Controller",
@@ -48,3 +54,21 @@ __all__ = [
     "SwitchState",
     "SwitchStatus",
 ]
+
+_HOMES = {
+    "Controller": "control",
+    "CounterValue": "state",
+    "NotConnectedError": "switches",
+    "P4Program": "program",
+    "PacketIn": "switches",
+    "ProgramError": "program",
+    "SwitchState": "switches",
+    "SwitchStatus": "switches",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # imported at first use: `dcbctl show` needs neither gRPC nor pydantic, and would take three times as long
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"controller.{_HOMES[name]}"), name)

@@ -16,12 +16,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from controller import config as configuration
 from controller import render
 from controller.client import ClientError, request
-from controller.config import ConfigError
-from controller.daemon import serve
-from controller.program import ProgramError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Control a lossless fabric through P4Runtime.")
 show = typer.Typer(no_args_is_help=True, help="Show state of the switches (-j: JSON).")
@@ -46,8 +42,6 @@ def _errors() -> Iterator[None]:
         yield
     except ClientError as error:
         code, text = error.code, str(error)
-    except (ConfigError, ProgramError) as error:
-        code, text = 2, str(error)
     except OSError as error:
         code, text = 1, str(error)
     else:
@@ -81,15 +75,28 @@ def run(
     """Run the controller in the foreground. SIGHUP or `dcbctl reload` reads CONFIG again."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("dcblab").setLevel(logging.DEBUG if verbose else logging.INFO)
+    # imported here: the commands that only ask a running controller start much faster without
+    from controller.config import ConfigError
+    from controller.daemon import serve
+    from controller.program import ProgramError
+
     with _errors():
-        asyncio.run(serve(config, lab=lab, p4_directory=p4, election_id=election_id))
+        try:
+            asyncio.run(serve(config, lab=lab, p4_directory=p4, election_id=election_id))
+        except (ConfigError, ProgramError) as error:
+            raise ClientError(str(error), 2) from None
 
 
 @app.command()
 def check(config: Annotated[str, typer.Argument(help="YAML file with the desired state.")]) -> None:
     """Check a config file and change nothing."""
+    from controller import config as configuration
+
     with _errors():
-        loaded = configuration.load(config)
+        try:
+            loaded = configuration.load(config)
+        except configuration.ConfigError as error:
+            raise ClientError(str(error), 2) from None
         for warning in configuration.warnings(loaded):
             print(f"dcbctl: warning: {warning}", file=sys.stderr)
         print(f"{config}: good: {len(loaded.switches)} switches")

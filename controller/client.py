@@ -6,7 +6,7 @@ import json
 import socket
 from typing import Any
 
-from controller.daemon import control_socket
+from controller.paths import control_socket
 
 _TIMEOUT_SECONDS = 60.0
 

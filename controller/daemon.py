@@ -25,6 +25,7 @@ from controller import config as configuration
 from controller import edit, views
 from controller.config import Config, ConfigError
 from controller.control import Controller
+from controller.paths import control_socket as control_socket  # users of ControlServer find it here
 from controller.program import P4Program, ProgramError
 from controller.switches import NotConnectedError, SwitchState, describe
 
@@ -35,11 +36,6 @@ _MAX_LINE_BYTES = 2**20
 
 class RequestError(ValueError):
     """A request that is not understood."""
-
-
-def control_socket(lab: str = "lab") -> Path:
-    """Path of the control socket of a lab: $DCBLAB_RUN (default /run/dcblab) / lab / controller.sock."""
-    return Path(os.environ.get("DCBLAB_RUN") or "/run/dcblab") / lab / "controller.sock"
 
 
 def _text(params: dict[str, Any], name: str) -> str:
