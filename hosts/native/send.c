@@ -14,6 +14,7 @@
 #include <time.h>
 
 #define BATCH 16
+#define LATE_NS 250000000 /* how long after the end what was due before it may still go */
 
 void flow_schedule(struct flow *f)
 {
@@ -46,16 +47,18 @@ static void look(struct sender *s)
     pfc_expire(&s->gates, now_ns());
 }
 
-/* The next queue pair to serve at `now`, or NULL and the time to look again. */
+/* The next queue pair to serve at `now`, or NULL and the time to look again. After the end of the run, what became due before
+ * it is still served, but no pause is waited for. */
 static struct flow *next_flow(struct sender *s, uint64_t now, uint64_t *again_ns)
 {
     struct flow *best = NULL;
-    *again_ns = s->end_ns;
+    bool over = now >= s->end_ns;
+    *again_ns = NEVER;
     for (uint32_t i = 0; i < s->flow_count; i++) {
         struct flow *f = s->flows[i];
-        if (f->sent == f->limit)
-            continue;
         const struct pfc_gate *gate = &s->gates.gate[f->priority];
+        if (f->sent == f->limit || f->due_ns >= s->end_ns || (over && gate->paused))
+            continue;
         uint64_t ready_ns = f->due_ns;
         if (gate->paused && gate->until_ns > ready_ns)
             ready_ns = gate->until_ns;
@@ -116,6 +119,7 @@ static void transmit(struct sender *s, struct mmsghdr *messages, struct flow *co
                 s->payload_bytes += owners[i]->spec.payload_bytes;
             }
             at += (unsigned)done;
+            s->last_sent_ns = now_ns();
             continue;
         }
         if (errno == ENOBUFS || errno == EAGAIN) { /* the kernel took nothing: the same frame again, a little later */
@@ -160,14 +164,15 @@ static void print_state(const struct sender *s, const char *event, uint64_t now)
         }
         seen[p] = true;
     }
+    uint64_t late_ns = s->last_sent_ns > now ? s->last_sent_ns - now : 0; /* `now` is the end of the run at most */
     uint64_t wire_bytes = s->sent_bytes + s->sent * FRAME_OVERHEAD_BYTES;
     printf("{\"event\":\"%s\",\"role\":\"send\",\"interface\":", event);
     json_string(stdout, s->interface.name);
     printf(",\"offered\":%llu,\"sent\":%llu,\"bytes\":%llu,\"payload_bytes\":%llu,\"duration_ns\":%llu,"
-           "\"achieved_bps\":%llu,\"paused_ns\":%llu,\"pfc_xoff_rx\":%llu,\"pfc_xon_rx\":%llu",
+           "\"late_ns\":%llu,\"achieved_bps\":%llu,\"paused_ns\":%llu,\"pfc_xoff_rx\":%llu,\"pfc_xon_rx\":%llu",
            (unsigned long long)offered(s, now), (unsigned long long)s->sent, (unsigned long long)s->sent_bytes,
-           (unsigned long long)s->payload_bytes, (unsigned long long)duration_ns,
-           (unsigned long long)(duration_ns ? (u128)wire_bytes * 8 * NS_PER_S / duration_ns : 0),
+           (unsigned long long)s->payload_bytes, (unsigned long long)duration_ns, (unsigned long long)late_ns,
+           (unsigned long long)(duration_ns ? (u128)wire_bytes * 8 * NS_PER_S / (duration_ns + late_ns) : 0),
            (unsigned long long)paused_ns, (unsigned long long)xoff, (unsigned long long)xon);
 }
 
@@ -212,15 +217,11 @@ void sender_run(struct sender *s)
     for (uint32_t busy = 0;; busy++) {
         look(s);
         uint64_t now = now_ns(), again_ns = 0;
-        bool last = now >= s->end_ns;
-        if (s->sent == s->packets || (busy % 64 == 0 && stop_requested(s->stop_fd)))
+        bool over = now >= s->end_ns;
+        uint64_t limit_ns = over ? s->end_ns + LATE_NS : s->end_ns;
+        if (s->sent == s->packets || (over && now >= limit_ns) || (busy % 64 == 0 && stop_requested(s->stop_fd)))
             return;
-        if (last) { /* what became due before the end still goes, unless there is no end to it */
-            if (now >= s->end_ns + 2 * s->tick_ns)
-                return;
-            now = s->end_ns - 1;
-        }
-        if (s->progress_ns && now >= progress_at_ns) {
+        if (s->progress_ns && now >= progress_at_ns && !over) {
             print_state(s, "progress", now);
             puts("}");
             fflush(stdout);
@@ -244,14 +245,14 @@ void sender_run(struct sender *s)
             transmit(s, messages, owners, count);
             continue;
         }
-        if (last)
+        if (over && again_ns == NEVER)
             return;
         /* Wake-ups come at most once a tick; what was due meanwhile goes out together. */
         if (again_ns < woke_ns + s->tick_ns)
             again_ns = woke_ns + s->tick_ns;
-        if (s->progress_ns && progress_at_ns < again_ns)
+        if (s->progress_ns && progress_at_ns < again_ns && !over)
             again_ns = progress_at_ns;
-        snooze(s, again_ns < s->end_ns ? again_ns : s->end_ns);
+        snooze(s, again_ns < limit_ns ? again_ns : limit_ns);
         woke_ns = now_ns();
         busy = UINT32_MAX; /* look at the stop descriptor next time */
     }

@@ -29,7 +29,7 @@ struct sender {
     uint32_t flow_count;
     bool keep_backlog, bypass;
     uint64_t link_rate_bps, tick_ns, packets, duration_ns, start_at_ns, progress_ns;
-    uint64_t begin_ns, end_ns;
+    uint64_t begin_ns, end_ns, last_sent_ns;
     u128 wire_free; /* time after begin_ns at which the link is free, times link_rate_bps: exact */
     uint64_t enobufs, batches, sent, sent_bytes, payload_bytes;
     const char *overhead;

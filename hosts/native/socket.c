@@ -108,6 +108,7 @@ void control_rx_drain(struct control_rx *rx, rx_take *take, void *context)
                 struct timespec t;
                 memcpy(&t, CMSG_DATA(c), sizeof t);
                 uint64_t real = (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+                rx->realtime_offset_ns = realtime_offset_ns();
                 /* Between the last look and now, whatever somebody did to the wall clock. */
                 frame.arrived_ns = monotonic(real, rx->realtime_offset_ns, rx->last_ns, now);
             }
@@ -209,6 +210,7 @@ void rx_ring_close(struct rx_ring *ring)
 uint32_t rx_ring_drain(struct rx_ring *ring, rx_take *take, void *context)
 {
     uint32_t taken = 0;
+    ring->realtime_offset_ns = realtime_offset_ns(); /* anew, since somebody may set the wall clock */
     for (;;) {
         struct tpacket_block_desc *block = (void *)(ring->map + (size_t)ring->next * ring->block_bytes);
         if (!(__atomic_load_n(&block->hdr.bh1.block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER))

@@ -239,6 +239,23 @@ def test_a_pause_that_runs_out_resumes_it(roce: Path) -> None:
     assert sent["paused_ns"] <= 102_400_000
 
 
+@pytest.mark.parametrize("backlog", ["drop", "keep"])
+def test_what_was_due_while_paused(roce: Path, backlog: str) -> None:
+    """Dropped, the pause comes off the schedule to the packet; kept, everything due is sent by the end."""
+    bits, rate_bps, duration_ns = (82 + 24) * 8, 100_000, 1_500_000_000
+    options = ["--link-rate", "1M", "--rate", str(rate_bps), "--payload", "24", "--duration", "1.5s"]
+    with sender(roce, *options, "--backlog", backlog, "--progress", "20ms").ready() as s:
+        send_pfc(xoff(3))
+        s.go()
+        s.await_event(lambda e: e["event"] == "progress" and e["paused_ns"] > 100_000_000)
+        send_pfc(xon(3))
+        sent = s.result()
+    assert (sent["duration_ns"], sent["pauses_by_priority"][3]) == (duration_ns, 1)
+    assert sent["offered"] == -(-duration_ns * rate_bps // (bits * 10**9))
+    at_work_ns = duration_ns - (sent["paused_ns"] if backlog == "drop" else 0)
+    assert sent["sent"] == -(-at_work_ns * rate_bps // (bits * 10**9))
+
+
 bad_destination = b"\x01\x80\xc2\x00\x00\x02" + xoff(3)[6:]
 
 
