@@ -1,9 +1,8 @@
 """`dcbswitch`: the embedded switch with the flags of `simple_switch_grpc`.
 
 Parses flags, sets up logging, makes the target factory (and the target, when a program is given), serves P4Runtime
-until SIGTERM or
-SIGINT, and leaves nothing behind. One line of JSON on standard output says when it serves; logs go to standard error
-and to a file.
+until SIGTERM or SIGINT, and leaves nothing behind. One line of JSON on standard output says when it serves; logs go to
+standard error and to a file.
 """
 
 from __future__ import annotations
@@ -113,7 +112,8 @@ def _parser() -> argparse.ArgumentParser:
         "--grpc-server-addr",
         default=DEFAULT_ADDRESS,
         metavar="ADDR",
-        help=f"host:port or unix:PATH (default {DEFAULT_ADDRESS}: this machine only, unlike simple_switch_grpc's 0.0.0.0)",
+        help=f"host:port or unix:PATH (default {DEFAULT_ADDRESS}: this machine only, unlike "
+        f"simple_switch_grpc's 0.0.0.0)",
     )
     target.add_argument("--cpu-port", type=int, default=510, metavar="N", help="port of packet I/O (default 510)")
     target.add_argument("--drop-port", type=int, default=PORT_MAX, metavar="N", help="port that drops (default 511)")

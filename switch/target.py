@@ -1,10 +1,9 @@
 """The target behind the P4Runtime server: a `SwitchCore` seen through P4Info.
 
 `Target` routes by name: objects that P4Info marks `@tm("kind")` go to the traffic manager (`switch.target_tm`),
-everything else to
-the pipeline, replication entries to the replication engine. It owns the core; the server owns the target.
-`TargetFactory` makes
-one of a program and P4Info, checking that the two fit, and hands the network interfaces from one target to the next.
+everything else to the pipeline, replication entries to the replication engine. It owns the core; the server owns the
+target. `TargetFactory` makes one of a program and P4Info, checking that the two fit, and hands the network interfaces
+from one target to the next.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """A program on a core. `interfaces` None: ports are driven from outside (fabric, tests), any port is there
-    and up."""
+    """A program on a core. `interfaces` None: ports are driven from outside (fabric, tests), all are there and up."""
 
     def __init__(
         self,

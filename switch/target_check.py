@@ -35,7 +35,10 @@ def _tables(info: schema.Schema, program: model.Program) -> Iterator[str]:
             yield from _action(table, ref.action, actions)
         profile = info.profiles.get(table.profile_id)
         if (profile.name if profile else None) != found.implementation:
-            yield f"table {table.name}: its action profile is {profile and profile.name} in P4Info, {found.implementation} in the program"
+            yield (
+                f"table {table.name}: its action profile is {profile and profile.name} in P4Info, "
+                f"{found.implementation} in the program"
+            )
         if table.direct_counter and not found.with_counters:
             yield f"table {table.name}: it has a direct counter in P4Info, but not in the program"
         meter = info.direct_meters.get(table.direct_meter)

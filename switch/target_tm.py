@@ -1,8 +1,8 @@
 """`@tm` objects: tables, counters and registers of P4Info that are really the traffic manager (docs/contract.md, 3).
 
 An entry of an `@tm` table is a setting: writing it sets the traffic manager, deleting it brings the default back. Only
-handles are
-kept here; the entries themselves are in the P4Runtime store. Values are checked by name before the core sees them.
+handles are kept here; the entries themselves are in the P4Runtime store. Values are checked by name before the core
+sees them.
 """
 
 from __future__ import annotations
@@ -159,7 +159,10 @@ def table_problems(table: Table) -> Iterable[str]:
         if name not in kind.actions:
             yield f"table {table.name}: action {ref.action.name}: unknown; known: {', '.join(kind.actions)}"
         elif widths != kind.actions[name][0]:
-            yield f"action {ref.action.name}: its parameters must have {list(kind.actions[name][0])} bits, not {list(widths)}"
+            yield (
+                f"action {ref.action.name}: its parameters must have {list(kind.actions[name][0])} bits, "
+                f"not {list(widths)}"
+            )
 
 
 def _last(name: str) -> str:

@@ -1,8 +1,7 @@
 """P4Runtime messages to and from the records of `switch.api`: match keys, actions, meters, controller headers.
 
 Decoding validates against the schema and raises `P4RuntimeError`; encoding is canonical (shortest byte strings,
-don't-care
-fields left out), so that a read gives back what was written.
+don't-care fields left out), so that a read gives back what was written.
 """
 
 from __future__ import annotations
@@ -219,8 +218,8 @@ def encode_meter(config: MeterConfig) -> p4r.MeterConfig:
 
 
 def pack_header(header: ControllerHeader, metadata: Iterable[p4r.PacketMetadata]) -> bytes:
-    """The bytes in front of a packet-out frame: fields in P4Info order, first one in the highest bits, zero pad
-    at the end."""
+    """The bytes in front of a packet-out frame: fields in P4Info order, first one in the highest bits, zero pad at the
+    end."""
     by_id = {field.id: field for field in header.fields}
     values: dict[int, int] = {}
     for given in metadata:
@@ -245,8 +244,7 @@ def is_padding(name: str) -> bool:
 
 
 def unpack_header(header: ControllerHeader, frame: bytes) -> tuple[list[p4r.PacketMetadata], bytes]:
-    """Metadata and payload of a frame that starts with the packet-in header. ValueError when it is too short for
-    that."""
+    """Metadata and payload of a frame that starts with the packet-in header. ValueError when it is too short."""
     length = header.length_bytes
     if len(frame) < length:
         raise ValueError(f"packet-in of {len(frame)} bytes is shorter than its header of {length}")

@@ -1,9 +1,8 @@
 """What the P4Runtime service asks of a target: a pipeline, a replication engine, packet I/O and events.
 
 `switch.target.Target` implements it over a `SwitchCore`; tests implement it in memory. The service calls it from one
-thread.
-A call that the target refuses raises `switch.api.PipelineError`; a canonical code may ride on it as the attribute
-`code`.
+thread. A call that the target refuses raises `switch.api.PipelineError`; a canonical code may ride on it as the
+attribute `code`.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from switch.api import ActionCall, KeyMatch, PipelineControl
 
 @dataclass(frozen=True, slots=True)
 class InitialEntry:
-    """An entry that the program brings along. `priority` as in P4Runtime (larger wins, 0 without); `handle` in
-    the pipeline."""
+    """An entry that the program brings along. `priority` as in P4Runtime (larger wins, 0 without); `handle` in the
+    pipeline."""
 
     keys: tuple[KeyMatch, ...]
     priority: int

@@ -101,8 +101,7 @@ class Digests:
         return None
 
     def ack(self, digest_id: int, list_id: int) -> None:
-        """A DigestListAck. An unknown list (expired, or acknowledged before) is ignored; an unknown digest is an
-        error."""
+        """A DigestListAck. An unknown list (expired, or acknowledged before) is ignored, an unknown digest refused."""
         if digest_id not in self._schema.digests:
             raise invalid(f"digest_ack: digest_id {digest_id:#x}: no such digest in P4Info")
         state = self._states.get(digest_id)

@@ -1,8 +1,8 @@
 """The one exception of the P4Runtime server: a canonical code and a message that names field, value and rule.
 
 Everything below `service` raises `P4RuntimeError`; `service` turns it into an RPC status, an `p4.v1.Error` of one
-update, or a
-`StreamError`. A `switch.api.PipelineError` that a target raises becomes INVALID_ARGUMENT, or the code it carries.
+update, or a `StreamError`. A `switch.api.PipelineError` that a target raises becomes INVALID_ARGUMENT, or the code it
+carries.
 """
 
 from __future__ import annotations

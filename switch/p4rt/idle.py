@@ -1,7 +1,7 @@
 """Idle time-outs of table entries, sans-IO. Time is passed in, in nanoseconds.
 
-The pipeline knows when an entry was hit last; this remembers when its idleness was reported last. A report restarts
-the wait.
+The pipeline knows when an entry was hit last; this remembers when its idleness was reported last. A report restarts the
+wait.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class IdleTimeouts:
             return []
         idle = []
         next_scan = None
-        for gone in self._reported.keys() - self._store.idle_entries:
+        for gone in self._reported.keys() - self._store.idle_entries.keys():
             del self._reported[gone]
-        for where in sorted(self._store.idle_entries, key=lambda where: where[0]):
+        for where in self._store.idle_entries:
             table_id, key = where
             entry = self._store.entries[table_id][key]
             since = max(now_ns - self._age_ns(table_id, entry), self._reported.get(where, now_ns - (1 << 62)))

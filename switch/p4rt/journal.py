@@ -12,8 +12,7 @@ class Journal:
         self._undo: list[Callable[[], object]] = []
 
     def done(self, undo: Callable[[], object]) -> None:
-        """A step has been taken; `undo` takes it back. It must look handles up again: they change when entries
-        return."""
+        """A step has been taken; `undo` takes it back. It must look handles up: they change when entries return."""
         self._undo.append(undo)
 
     def extend(self, other: Journal) -> None:

@@ -34,8 +34,8 @@ class Pipeline:
 
 
 def take_over(old: Pipeline, new: Pipeline) -> None:
-    """Write the state of `old` into `new` (RECONCILE_AND_COMMIT). Raises INVALID_ARGUMENT where `new` refuses
-    some of it."""
+    """Write the state of `old` into `new` (RECONCILE_AND_COMMIT). Raises INVALID_ARGUMENT where `new` refuses some of
+    it."""
     for object_id in old.schema.names.keys() & new.schema.names.keys():
         before, after = old.schema.names[object_id], new.schema.names[object_id]
         if before != after:

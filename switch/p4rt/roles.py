@@ -1,8 +1,8 @@
 """Role configurations: what a role may write and receive.
 
 The scheme is Stratum's `P4RoleConfig`, which finsy ships: lists of P4Info ids, packet-ins with an optional filter on
-one metadata
-field, and the right to push a pipeline. A role without a configuration may do everything, as the specification says.
+one metadata field, and the right to push a pipeline. A role without a configuration may do everything, as the
+specification says.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """An index of P4Info: plain frozen records by id, checked for consistency once.
 
 `Schema(p4info)` is immutable; codec, store, write and read look everything up here and never touch P4Info. What P4Info
-itself
-gets wrong (dangling ids, duplicates, types that no v1model target can hold) is collected and raised as one
+itself gets wrong (dangling ids, duplicates, types that no v1model target can hold) is collected and raised as one
 `SchemaError`.
 """
 
@@ -188,8 +187,7 @@ _P = TypeVar("_P", p4i.Register, p4i.Digest)
 
 
 class Schema:
-    """The index. Look-ups by id raise `P4RuntimeError` (NOT_FOUND is for entities; an unknown id is
-    INVALID_ARGUMENT)."""
+    """The index. Look-ups by id raise `P4RuntimeError`: NOT_FOUND, or INVALID_ARGUMENT for an id of another kind."""
 
     def __init__(self, p4info: p4i.P4Info) -> None:
         self.p4info = p4info

@@ -1,10 +1,8 @@
 """The P4Runtime service over grpc.aio: a thin shell around `service.Service`.
 
 The event loop's thread makes every call into the service, one at a time, so Writes are serial and Reads see none half
-done. Building a
-target runs in a worker thread. What the data plane reports wakes the loop through the target's event file descriptor;
-timers follow
-the service's next deadline.
+done. Building a target runs in a worker thread. What the data plane reports wakes the loop through the target's event
+file descriptor; timers follow the service's next deadline.
 """
 
 from __future__ import annotations
@@ -214,7 +212,7 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
         except P4RuntimeError as error:
             await _abort(context, error)
 
-    async def StreamChannel(  # noqa: N802
+    async def StreamChannel(
         self, request_iterator: AsyncIterator[p4r.StreamMessageRequest], context: Any
     ) -> AsyncIterator[p4r.StreamMessageResponse]:
         """Arbitration, packet I/O, digests, idle time-outs."""

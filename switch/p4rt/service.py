@@ -1,10 +1,8 @@
 """The P4Runtime service of one device, sans-IO: requests in, replies and stream messages out; time is passed in.
 
-`server` puts it behind grpc.aio; a test or a fabric in virtual time may call it directly. One thread calls it. The
-only slow step,
-building a target, is split off: `prepare` checks a SetForwardingPipelineConfig request, `Change.build` may run in
-another thread,
-`finish` puts the result in place.
+`server` puts it behind grpc.aio; a test or a fabric in virtual time may call it directly. One thread calls it. The only
+slow step, building a target, is split off: `prepare` checks a SetForwardingPipelineConfig request, `Change.build` may
+run in another thread, `finish` puts the result in place.
 """
 
 from __future__ import annotations
@@ -42,7 +40,8 @@ class BatchError(P4RuntimeError):
         number, first = next(((n, e) for n, e in failed if e.code != Code.ABORTED), failed[0])
         super().__init__(
             Code.UNKNOWN,
-            f"{len(failed)} of {len(outcomes)} {what} failed, first {what}[{number}]: {first.code.name}: {first.message}",
+            f"{len(failed)} of {len(outcomes)} {what} failed, first {what}[{number}]: "
+            f"{first.code.name}: {first.message}",
         )
         self.outcomes = list(outcomes)
 
@@ -363,8 +362,8 @@ class Service:
     # --- what the data plane has to say ---
 
     def poll(self, now_ns: int, wall_ns: int) -> list[Outgoing]:
-        """Packet-ins, digest lists and idle time-outs since the last call. `now_ns` is monotonic, `wall_ns` since
-        the epoch."""
+        """Packet-ins, digest lists and idle time-outs since the last call. `now_ns` is monotonic, `wall_ns` since the
+        epoch."""
         if self._target is None:
             return []
         events = self._target.events()

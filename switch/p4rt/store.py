@@ -1,8 +1,8 @@
 """What the clients have written, in P4Runtime terms: entries by key, members and groups, PRE, meters, digest settings.
 
 The store answers reads, finds duplicates and counts references; it validates nothing and never calls the target.
-`write`
-changes it step by step together with the target. Entries are immutable: a change replaces the object under its key.
+`write` changes it step by step together with the target. Entries are immutable: a change replaces the object under its
+key.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Store:
         self.multicast_groups: dict[int, MulticastGroup] = {}
         self.clone_sessions: dict[int, CloneSession] = {}
         self.value_sets: dict[int, tuple[tuple[KeyMatch, ...], ...]] = dict.fromkeys(schema.value_sets, ())
-        self.idle_entries: set[tuple[int, Key]] = set()  # entries with an idle timeout
+        self.idle_entries: dict[tuple[int, Key], None] = {}  # entries with an idle timeout, in order
         for table in schema.tables.values():
             self.entries[table.id] = {}
             for initial in target.initial_entries(table.name):
@@ -164,18 +164,18 @@ class Store:
         old = self.entries[table.id].get(entry.key)
         if old is not None:
             self._count(table, old, -1)
-            self.idle_entries.discard((table.id, old.key))
+            self.idle_entries.pop((table.id, old.key), None)
         self.entries[table.id][entry.key] = entry  # a replaced entry keeps its place in reads
         self._count(table, entry, 1)
         if entry.idle_timeout_ns:
-            self.idle_entries.add((table.id, entry.key))
+            self.idle_entries[table.id, entry.key] = None
 
     def drop(self, table: Table, key: Key) -> None:
         """Remove an entry; nothing happens when there is none."""
         entry = self.entries[table.id].pop(key, None)
         if entry is not None:
             self._count(table, entry, -1)
-            self.idle_entries.discard((table.id, key))
+            self.idle_entries.pop((table.id, key), None)
 
     def _count(self, table: Table, entry: Entry, step: int) -> None:
         if isinstance(entry.action, MemberRef):

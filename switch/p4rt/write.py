@@ -1,8 +1,7 @@
 """The Write RPC: batches of updates, each with an outcome of its own, with or without roll-back.
 
-Every update is all-or-nothing by itself. Updates run in the order of the batch. ROLLBACK_ON_ERROR takes the whole
-batch back at the
-first error; DATAPLANE_ATOMIC does the same with the data plane held for the length of the batch.
+Every update is all-or-nothing by itself. Updates run in the order of the batch. ROLLBACK_ON_ERROR takes the whole batch
+back at the first error; DATAPLANE_ATOMIC does the same with the data plane held for the length of the batch.
 """
 
 from __future__ import annotations

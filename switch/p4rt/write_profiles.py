@@ -1,8 +1,7 @@
 """Writes to action profiles and selectors: members, groups, one-shot action sets, watch ports.
 
 A one-shot set becomes hidden members and one hidden group in the pipeline. The specification keeps profiles pure:
-one-shots
-only, or members and groups only; so hidden ids cannot meet a client's ids.
+one-shots only, or members and groups only; so hidden ids cannot meet a client's ids.
 """
 
 from __future__ import annotations
@@ -298,8 +297,8 @@ class ProfileWriter:
     def replace_one_shot(self, table: Table, old: ActionSet, new: ActionSet, journal: Journal) -> ActionSet:
         """Turn the set of an entry into another one; returns it with its hidden ids.
 
-        Group and members are used again, so that a full profile can be changed. The caller holds the core: no packet sees
-        the set half done.
+        Group and members are used again, so that a full profile can be changed. The caller holds the core: no packet
+        sees the set half done.
         """
         profile = self._schema.profiles[table.profile_id]
         state = self._store.profiles[profile.id]

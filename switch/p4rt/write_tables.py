@@ -1,8 +1,7 @@
 """Writes to tables and their direct resources: INSERT, MODIFY, DELETE of TableEntry, MODIFY of Direct*Entry.
 
 Each method checks everything first, then changes target and store step by step and notes the way back in the journal,
-so that
-a refusal by the target half-way leaves nothing behind.
+so that a refusal by the target half-way leaves nothing behind.
 """
 
 from __future__ import annotations

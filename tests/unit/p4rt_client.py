@@ -42,8 +42,8 @@ class Names:
     def __init__(self, info: p4i.P4Info) -> None:
         self._ids: dict[str, int] = {}
         for objects in (
-            info.tables, info.actions, info.action_profiles, info.counters, info.direct_counters, info.meters, info.direct_meters,
-            info.registers, info.digests, info.value_sets,
+            info.tables, info.actions, info.action_profiles, info.counters, info.direct_counters, info.meters,
+            info.direct_meters, info.registers, info.digests, info.value_sets,
         ):  # fmt: skip
             for item in objects:
                 self._ids[item.preamble.name] = item.preamble.id

@@ -1,5 +1,4 @@
-"""The P4Runtime service without gRPC: requests as text, outcomes as (code, message). For tests of what requests
-mean."""
+"""The P4Runtime service without gRPC: requests as text, outcomes as (code, message); for tests of meaning."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """An in-memory switch core for tests of the P4Runtime server: same calls as `switch.core.SwitchCore`, no packets.
 
 `FakePipeline` is as strict as a real one about what exists and refuses the rest with PipelineError; everything it was
-told can be
-looked at. `FakeTrafficManager` and `FakeReplication` keep the last setting. `refuse(name)` makes the next such call
-fail, for tests of
-what is taken back then.
+told can be looked at. `FakeTrafficManager` and `FakeReplication` keep the last setting. `refuse(name)` makes the next
+such call fail, for tests of what is taken back then.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ class FakeEntry:
     keys: tuple[KeyMatch, ...]
     priority: int
     action: EntryAction
-    counter: CounterValue = CounterValue()
+    counter: CounterValue = field(default_factory=CounterValue)
     meter: MeterConfig | None = None
     age_us: int = 0
 

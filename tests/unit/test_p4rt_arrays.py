@@ -165,7 +165,10 @@ def test_value_sets(switch: Direct) -> None:
 
 
 def multicast(number: int, replicas: str, more: str = "") -> str:
-    return f"packet_replication_engine_entry {{ multicast_group_entry {{ multicast_group_id: {number} {replicas} {more} }} }}"
+    return (
+        f"packet_replication_engine_entry {{ multicast_group_entry {{ multicast_group_id: {number} "
+        f"{replicas} {more} }} }}"
+    )
 
 
 def clone(number: int, replicas: str, more: str = "") -> str:
@@ -256,7 +259,8 @@ def test_rollback(switch: Direct) -> None:
         ("MODIFY", "register_entry { register_id: @last_seen data { bitstring: '1' } }"),
         (
             "MODIFY",
-            "value_set_entry { value_set_id: @ParserImpl.routed_types members { match { field_id: 1 exact { value: '1' } } } }",
+            "value_set_entry { value_set_id: @ParserImpl.routed_types members { match { field_id: 1 "
+            "exact { value: '1' } } } }",
         ),
         ("MODIFY", multicast(1, "replicas { egress_port: 2 }")),
         ("INSERT", clone(5, "replicas { egress_port: 2 }")),

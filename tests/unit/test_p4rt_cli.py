@@ -30,8 +30,31 @@ def test_defaults() -> None:
 
 def test_a_mininet_script_s_command_line() -> None:
     options = parse(
-        "-i 1@s1-eth1 -i 2@s1-eth2 --pcap pcaps --nanolog ipc:///tmp/bm.ipc --device-id 3 --log-console --log-file l "
-        "--thrift-port 9090 build/basic.json -- --grpc-server-addr 127.0.0.1:50051 --cpu-port 255 --priority-queues 4".split()
+        [
+            "-i",
+            "1@s1-eth1",
+            "-i",
+            "2@s1-eth2",
+            "--pcap",
+            "pcaps",
+            "--nanolog",
+            "ipc:///tmp/bm.ipc",
+            "--device-id",
+            "3",
+            "--log-console",
+            "--log-file",
+            "l",
+            "--thrift-port",
+            "9090",
+            "build/basic.json",
+            "--",
+            "--grpc-server-addr",
+            "127.0.0.1:50051",
+            "--cpu-port",
+            "255",
+            "--priority-queues",
+            "4",
+        ]
     )
     assert options.interfaces == {1: "s1-eth1", 2: "s1-eth2"}
     assert (options.program, options.pcap_dir, options.device_id) == (Path("build/basic.json"), Path("pcaps"), 3)
@@ -129,7 +152,8 @@ def test_serves_until_sigterm(tmp_path: Path) -> None:
 
 def test_a_program_and_its_p4info_from_the_command_line(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [*COMMAND, str(EVERYTHING_JSON), "--p4info", str(EVERYTHING_P4INFO), "--", "--grpc-server-addr", f"unix:{tmp_path}/s"],
+        [*COMMAND, str(EVERYTHING_JSON), "--p4info", str(EVERYTHING_P4INFO),
+         "--", "--grpc-server-addr", f"unix:{tmp_path}/s"],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

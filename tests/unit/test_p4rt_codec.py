@@ -1,5 +1,4 @@
-"""Byte strings, match keys, P4Data and controller headers, checked against the tables of the P4Runtime
-specification."""
+"""Byte strings, match keys, P4Data and controller headers, checked against the specification's tables."""
 
 from __future__ import annotations
 
@@ -97,7 +96,8 @@ def test_acl_key() -> None:
         "acl",
         ACL.fields,
         match(
-            r'match { field_id: 4 range { low: "\x28" high: "\x05\xdc" } } match { field_id: 1 ternary { value: "\x01" mask: "\x01\xff" } }'
+            r'match { field_id: 4 range { low: "\x28" high: "\x05\xdc" } } match { field_id: 1 '
+            r'ternary { value: "\x01" mask: "\x01\xff" } }'
         ),
     )
     assert keys == (

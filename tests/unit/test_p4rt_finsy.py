@@ -108,14 +108,13 @@ async def test_reconnecting_keeps_the_pipeline(served: Served) -> None:
 
 
 async def test_backup_takes_over(served: Served) -> None:
-    async with served.switch() as first:
-        async with served.switch() as second:
-            assert (first.is_primary, second.is_primary) == (True, False)
-            became_primary = asyncio.Event()
-            second.ee.add_listener(fy.SwitchEvent.BECOME_PRIMARY, lambda _switch: became_primary.set())
-            first._p4client._stream.cancel()  # type: ignore[union-attr]
-            await asyncio.wait_for(became_primary.wait(), 5)
-            await second.write([+route()])
+    async with served.switch() as first, served.switch() as second:
+        assert (first.is_primary, second.is_primary) == (True, False)
+        became_primary = asyncio.Event()
+        second.ee.add_listener(fy.SwitchEvent.BECOME_PRIMARY, lambda _switch: became_primary.set())
+        first._p4client._stream.cancel()  # type: ignore[union-attr]
+        await asyncio.wait_for(became_primary.wait(), 5)
+        await second.write([+route()])
 
 
 async def test_errors_name_field_value_and_rule(served: Served) -> None:

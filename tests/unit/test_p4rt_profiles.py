@@ -142,7 +142,8 @@ def test_references_protect(switch: Direct) -> None:
         ("INSERT", one_shot((5, 1, ""), dst=9), "INVALID_ARGUMENT", "they cannot be mixed"),
         (
             "INSERT",
-            "action_profile_group { action_profile_id: @ecmp group_id: 2 members { member_id: 1 weight: 1 watch_port: '\\x09' } }",
+            "action_profile_group { action_profile_id: @ecmp group_id: 2 members { member_id: 1 "
+            "weight: 1 watch_port: '\\x09' } }",
             "INVALID_ARGUMENT",
             "watch_port 9: the switch has no such port",
         ),
@@ -252,7 +253,8 @@ def test_watched_ports(switch: Direct) -> None:
     switch.insert(member(1))
     switch.insert(member(2))
     text = (
-        "action_profile_group { action_profile_id: @ecmp group_id: 1 members { member_id: 1 weight: 1 watch_port: '\\x01' } "
+        "action_profile_group { action_profile_id: @ecmp group_id: 1 members { member_id: 1 weight: "
+        "1 watch_port: '\\x01' } "
         "members { member_id: 2 weight: 2 watch_port: '\\x02' } }"
     )
     groups = switch.pipeline.profiles["IngressImpl.ecmp"].groups

@@ -121,10 +121,12 @@ async def test_reconcile_moves_the_state(lab: Lab) -> None:
     client = await lab.primary()
     names = lab.names
     texts = [
-        f'table_entry {{ table_id: {names["acl"]} priority: 3 match {{ field_id: 1 ternary {{ value: "1" mask: "1" }} }}'
+        f"table_entry {{ table_id: {names['acl']} priority: 3 match {{ field_id: 1 ternary {{ value: "
+        f'"1" mask: "1" }} }}'
         f" action {{ action {{ action_id: {names['acl_deny']} }} }} counter_data {{ packet_count: 2 byte_count: 9 }}"
         " meter_config { cir: 1 cburst: 1 pir: 2 pburst: 2 } metadata: 'x' }",
-        f"packet_replication_engine_entry {{ multicast_group_entry {{ multicast_group_id: 4 replicas {{ egress_port: 1 }} }} }}",
+        "packet_replication_engine_entry { multicast_group_entry { multicast_group_id: 4 replicas "
+        "{ egress_port: 1 } } }",
         f"digest_entry {{ digest_id: {names['learn_t']} config {{ max_list_size: 3 }} }}",
     ]
     await client.insert(l2(lab, 1), *(text_format.Parse(text, p4r.Entity()) for text in texts))
@@ -141,7 +143,8 @@ async def test_reconcile_moves_the_state(lab: Lab) -> None:
             f"meter_entry {{ meter_id: {names['port_meter']} index {{ index: 1 }} config {{ pir: 2 }} }}", p4r.Entity()
         ),
         text_format.Parse(
-            f"table_entry {{ table_id: {names['l2']} is_default_action: true action {{ action {{ action_id: {names['drop']} }} }} }}",
+            f"table_entry {{ table_id: {names['l2']} is_default_action: true action {{ action {{ "
+            f"action_id: {names['drop']} }} }} }}",
             p4r.Entity(),
         ),
     )
@@ -335,7 +338,7 @@ async def test_roles_write_and_receive_what_they_cover(lab: Lab) -> None:
     assert (answer.status.code, answer.role.name, answer.role.config) == (0, "qos", update.role.config)
     await qos.insert(l2(lab, 1))
     with pytest.raises(
-        Failure, match="PERMISSION_DENIED: updates.0.: object .* outside the configuration of role 'qos'"
+        Failure, match=r"PERMISSION_DENIED: updates.0.: object .* outside the configuration of role 'qos'"
     ):
         await qos.modify(p4r.Entity(counter_entry={"counter_id": lab.names["port_counter"]}))
     with pytest.raises(Failure, match="PERMISSION_DENIED: role 'qos' may not push a pipeline"):
@@ -349,7 +352,7 @@ async def test_roles_write_and_receive_what_they_cover(lab: Lab) -> None:
     bad = lab.client(2, "qos")
     update.role.config.Pack(p4r.Uint128())
     await bad.send(p4r.StreamMessageRequest(arbitration=update))
-    with pytest.raises(Failure, match="INVALID_ARGUMENT: role.config of type"):
+    with pytest.raises(Failure, match=r"INVALID_ARGUMENT: role.config of type"):
         await bad.receive()
 
 

@@ -43,7 +43,10 @@ def test_insert_reaches_the_pipeline_and_reads_back_canonical(switch: Direct) ->
 
 
 def test_optional_keys_go_down_as_the_program_has_them(switch: Direct) -> None:
-    text = r'table_entry { table_id: @acl priority: 1 match { field_id: 3 optional { value: "\x11" } } action { action { action_id: @acl_deny } } }'
+    text = (
+        r'table_entry { table_id: @acl priority: 1 match { field_id: 3 optional { value: "\x11" } } '
+        r"action { action { action_id: @acl_deny } } }"
+    )
     assert switch.insert(text) == OK
     keys = switch.pipeline.only("IngressImpl.acl").keys
     assert keys[2] == KeyMatch(MatchKind.TERNARY, 0x11, mask=0xFF)
@@ -113,12 +116,14 @@ def test_modify_and_delete(switch: Direct) -> None:
         ),
         ("table_entry { table_id: @l2 action { action_profile_member_id: 1 } }", "INVALID_ARGUMENT", "is missing"),
         (
-            r'table_entry { table_id: @l2 match { field_id: 1 exact { value: "\x01" } } action { action_profile_member_id: 1 } }',
+            r'table_entry { table_id: @l2 match { field_id: 1 exact { value: "\x01" } } action { '
+            r"action_profile_member_id: 1 } }",
             "INVALID_ARGUMENT",
             "it is direct: action.action must be set, not action_profile_member_id",
         ),
         (
-            r'table_entry { table_id: @fixed priority: 9 match { field_id: 1 ternary { value: "\x01" mask: "\x01" } } action { action { action_id: @NoAction } } }',
+            r'table_entry { table_id: @fixed priority: 9 match { field_id: 1 ternary { value: "\x01" '
+            r'mask: "\x01" } } action { action { action_id: @NoAction } } }',
             "PERMISSION_DENIED",
             "its entries are const",
         ),
@@ -143,7 +148,10 @@ def test_unspecified_update_type(switch: Direct) -> None:
 
 # --- default entries -----------------------------------------------------------------------------------------------
 
-DEFAULT = "table_entry { table_id: @l2 is_default_action: true action { action { action_id: @forward params { param_id: 1 value: '\\x07' } } } metadata: 'x' }"
+DEFAULT = (
+    "table_entry { table_id: @l2 is_default_action: true action { action { action_id: @forward params { "
+    "param_id: 1 value: '\\x07' } } } metadata: 'x' }"
+)
 
 
 def test_default_entry(switch: Direct) -> None:
@@ -202,7 +210,8 @@ def test_default_entry(switch: Direct) -> None:
         ),
         (
             "MODIFY",
-            "table_entry { table_id: @l2 is_default_action: true action { action { action_id: @punt params { param_id: 1 value: '\\x01' } } } }",
+            "table_entry { table_id: @l2 is_default_action: true action { action { action_id: @punt "
+            "params { param_id: 1 value: '\\x01' } } } }",
             "PERMISSION_DENIED",
             "@tableonly",
         ),
@@ -224,7 +233,10 @@ def test_const_default_reads_as_const(switch: Direct) -> None:
 
 # --- const entries -------------------------------------------------------------------------------------------------
 
-FIXED = r'table_entry { table_id: @fixed priority: 2 match { field_id: 1 ternary { value: "\x88\xcc" mask: "\xff\xff" } } %s }'
+FIXED = (
+    r'table_entry { table_id: @fixed priority: 2 match { field_id: 1 ternary { value: "\x88\xcc" mask: '
+    r'"\xff\xff" } } %s }'
+)
 
 
 def test_const_entries_are_read_with_their_inferred_priorities(switch: Direct) -> None:

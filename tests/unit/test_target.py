@@ -49,7 +49,10 @@ SETTINGS = [
         "tm_priority_group", {1: 3, 2: 5}, "tm_pg_dynamic", (3000, 0xFE, 3000, 500000, 8),
         ("priority_group", 3, 5), (DynamicGroup(3000, -2, 3000, 500000, 8),), (DynamicGroup(),),
     ),
-    ("tm_queue", {1: 3, 2: 0}, "tm_queue_static", (200000,), ("queue", 3, 0), (StaticLimit(200000),), (StaticLimit(262144),)),
+    (
+        "tm_queue", {1: 3, 2: 0}, "tm_queue_static", (200000,),
+        ("queue", 3, 0), (StaticLimit(200000),), (StaticLimit(262144),),
+    ),
     ("tm_queue", {1: 3, 2: 0}, "tm_queue_dynamic", (7,), ("queue", 3, 0), (DynamicLimit(7),), (StaticLimit(262144),)),
     ("tm_pool", {1: 0}, "tm_set_pool", (10**6,), ("pool", 0), (10**6,), (16 << 20,)),
 ]  # fmt: skip
@@ -165,7 +168,7 @@ def test_registers_of_the_traffic_manager(switch: Direct) -> None:
 def test_clearing_cannot_be_part_of_a_rollback(switch: Direct) -> None:
     from switch.p4rt.errors import P4RuntimeError
 
-    with pytest.raises(P4RuntimeError, match="clearing egress.tm_drop_headroom cannot be rolled back") as caught:
+    with pytest.raises(P4RuntimeError, match=r"clearing egress.tm_drop_headroom cannot be rolled back") as caught:
         switch.write(
             ("MODIFY", "counter_entry { counter_id: @egress.tm_drop_headroom data { } }"), atomicity="ROLLBACK_ON_ERROR"
         )
@@ -173,7 +176,10 @@ def test_clearing_cannot_be_part_of_a_rollback(switch: Direct) -> None:
 
 
 def test_default_of_a_tm_table_is_fixed(switch: Direct) -> None:
-    text = "table_entry { table_id: @egress.tm_scheduler is_default_action: true action { action { action_id: @egress.tm_strict } } }"
+    text = (
+        "table_entry { table_id: @egress.tm_scheduler is_default_action: true action { action { "
+        "action_id: @egress.tm_strict } } }"
+    )
     assert switch.modify(text)[0] in ("PERMISSION_DENIED", "INVALID_ARGUMENT")
     assert switch.core.tm.settings == {}
 
