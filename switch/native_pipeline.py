@@ -149,6 +149,7 @@ _PROTOTYPES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "pl_group_set": (ctypes.c_int, (_P, _U32, _U32, ctypes.POINTER(_U32), ctypes.POINTER(_U32), _U32)),
     "pl_group_delete": (ctypes.c_int, (_P, _U32, _U32)),
     "pl_counter": (ctypes.c_int, (_P, _U32, _U32, ctypes.POINTER(_Count), ctypes.c_int)),
+    "pl_counter_all": (ctypes.c_int, (_P, _U32, ctypes.POINTER(_Count), _U32)),
     "pl_register": (ctypes.c_int, (_P, _U32, _U32, _U64S, ctypes.c_int)),
     "pl_meter_set": (ctypes.c_int, (_P, _U32, _U32, _U64S)),
     "pl_vset_write": (ctypes.c_int, (_P, _U32, _U64S, _U32)),
@@ -438,6 +439,16 @@ class NativePipeline:
         number = self._counter(counter, index)
         count = _Count(value.packets, value.bytes)
         self._check(self.library.pl_counter(self.pointer, number, index, ctypes.byref(count), 1), counter)
+
+    def counter_read_all(self, counter: str) -> list[CounterValue]:
+        """Every cell of a counter array in one call."""
+        array = self.program.counters.get(counter)
+        if array is None:
+            raise PipelineError(f"counter {counter!r} does not exist")
+        values = (_Count * max(1, array.size))()
+        number = self.layout.counter_index[counter]
+        self._check(self.library.pl_counter_all(self.pointer, number, values, array.size), counter)
+        return [CounterValue(value.packets, value.bytes) for value in values[: array.size]]
 
     def _register(self, name: str, index: int) -> tuple[int, int]:
         array = self.program.registers.get(name)

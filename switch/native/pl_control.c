@@ -171,6 +171,14 @@ int pl_counter(pl_t *pl, uint32_t counter, uint32_t index, pl_count_t *value, in
     return PL_OK;
 }
 
+int pl_counter_all(const pl_t *pl, uint32_t counter, pl_count_t *values, uint32_t n)
+{
+    if (counter >= pl->desc->n_counters || n > pl->desc->counters[counter].size)
+        return PL_RANGE;
+    memcpy(values, pl->counters[counter], n * sizeof *values);
+    return PL_OK;
+}
+
 int pl_register(pl_t *pl, uint32_t reg, uint32_t index, uint64_t *cells, int write)
 {
     if (reg >= pl->desc->n_registers || index >= pl->desc->registers[reg].size)

@@ -29,6 +29,7 @@ int32_t pl_find_member(const pl_profile_t *profile, uint32_t id);
 int32_t pl_find_group(const pl_profile_t *profile, uint32_t id);
 
 int pl_counter(pl_t *pl, uint32_t counter, uint32_t index, pl_count_t *value, int write);
+int pl_counter_all(const pl_t *pl, uint32_t counter, pl_count_t *values, uint32_t n);
 int pl_register(pl_t *pl, uint32_t reg, uint32_t index, uint64_t *cells, int write);
 int pl_meter_set(pl_t *pl, uint32_t meter, uint32_t index, const uint64_t *rates); /* cir, cburst, pir, pburst; or NULL */
 int pl_vset_write(pl_t *pl, uint32_t vset, const uint64_t *members, uint32_t n);

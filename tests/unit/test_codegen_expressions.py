@@ -1,16 +1,17 @@
 """Random expressions of every operator, width and sign: generated C must compute what the interpreter does.
 
-The interpreter computes with Python's integers, so every value here is exact; C uses 64-bit words, 128-bit words or limbs
-as ranges ask. Inputs are metadata fields of 1 to 300 bits, signed and unsigned, set to edge values and random ones.
+The interpreter computes with Python's integers, so every value here is exact; C uses 64-bit words, 128-bit words or
+limbs as ranges ask. Inputs are metadata fields of 1 to 300 bits, signed and unsigned, set to edge values and random
+ones.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from typing import Any
 
 import pytest
+from codegen_json import Json, program_json
 
 from switch.build import build_program
 from switch.interpreter import Interpreter
@@ -21,8 +22,6 @@ UNSIGNED = (1, 5, 8, 16, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129, 200, 300
 SIGNED = (2, 8, 32, 33, 63, 64, 65, 127, 128, 129, 200)
 INPUTS = [(f"u{bits}", bits, False) for bits in UNSIGNED] + [(f"s{bits}", bits, True) for bits in SIGNED]
 OUTPUTS = 90
-
-Json = dict[str, Any]
 
 
 def field(name: str) -> Json:
@@ -104,39 +103,12 @@ def program(seed: int) -> str:
             "parameters": [{"type": "field", "value": ["out", f"o{number}"]}, trees.data(trees.rng.randrange(1, 5))],
         }
         actions.append({"name": f"a{number}", "id": number, "runtime_data": [], "primitives": [store]})
-    standard = [["ingress_port", 9], ["packet_length", 32], ["instance_type", 32], ["egress_spec", 9], ["egress_port", 9]]
-    standard.append(["_padding", 5])
     calls = [
         {"name": f"c{number}", "id": number, "action_id": number,
          "next_node": f"c{number + 1}" if number + 1 < OUTPUTS else None}
         for number in range(OUTPUTS)
     ]  # fmt: skip
-    empty: Json = {"tables": [], "conditionals": [], "action_calls": [], "action_profiles": []}
-    types = [("standard_metadata", standard), ("in", [list(item) for item in INPUTS]), ("out", outputs)]
-    return json.dumps(
-        {
-            "__meta__": {"version": [2, 23]},
-            "header_types": [
-                {"name": f"{name}_t", "id": index, "fields": [list(item) for item in fields]}
-                for index, (name, fields) in enumerate(types)
-            ],
-            "headers": [
-                {"name": name, "id": index, "header_type": f"{name}_t", "metadata": True}
-                for index, (name, _) in enumerate(types)
-            ],
-            "parsers": [
-                {"name": "parser", "id": 0, "init_state": "start", "parse_states": [
-                    {"name": "start", "id": 0, "parser_ops": [], "transition_key": [],
-                     "transitions": [{"type": "default", "value": None, "mask": None, "next_state": None}]}]}
-            ],
-            "deparsers": [{"name": "deparser", "id": 0, "order": []}],
-            "actions": actions,
-            "pipelines": [
-                {**empty, "name": "ingress", "id": 0, "init_table": "c0", "action_calls": calls},
-                {**empty, "name": "egress", "id": 1, "init_table": None},
-            ],
-        }
-    )  # fmt: skip
+    return program_json({"in": [list(item) for item in INPUTS], "out": outputs}, actions, init="c0", action_calls=calls)
 
 
 def value_for(rng: random.Random, bits: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,12 +51,7 @@ class CoreTarget:
         self.core.advance(self.now_ps)
 
 
-@pytest.fixture(params=CASES, ids=lambda case: case.name)
-def case(request: pytest.FixtureRequest) -> Iterator[Case]:
-    chosen: Case = request.param
-    yield chosen
-
-
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_case(case: Case) -> None:
     # a frame of no bytes cannot leave an Ethernet port: the core drops it
     case = replace(case, steps=tuple(step for step in case.steps if not (isinstance(step, Packet) and not step.frame)))

@@ -1,7 +1,7 @@
 """dcb.p4: the interpreter and the generated C on random packets over random tables.
 
-By default 16,000 packets; DCBLAB_FULL=1 makes it 100,000. DCBLAB_SEED repeats a run, and the seed of every pair is in the
-message of a failure. The work is split over two processes, since the interpreter is slow.
+By default 20,000 packets; DCBLAB_FULL=1 makes it 100,000. DCBLAB_SEED repeats a run, and the seed of every pair is in
+the message of a failure. The work is split over two processes, since the interpreter is slow.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from codegen_fuzz import SANITIZE, fuzz
 from switch.build import build_program
 
 JSON_TEXT = (Path(__file__).resolve().parents[2] / "p4src" / "build" / "dcb.json").read_text()
-ROUND = 1000
+ROUND = 2000
 PROCESSES = 2
 
 
 def packets() -> int:
     if SANITIZE:
-        return 2000
-    return 100_000 if os.environ.get("DCBLAB_FULL") == "1" else 16_000
+        return 4000
+    return 100_000 if os.environ.get("DCBLAB_FULL") == "1" else 20_000
 
 
 def run(seed: int, rounds: int) -> int:
