@@ -1,0 +1,94 @@
+"""The commands in README.md and docs/ work: every ```console block is run, in one lab, and must exit with 0.
+
+In a block, `$ ` lines are for a terminal and `mininet> ` lines for the prompt of `dcblab up`; everything else is
+output. What takes minutes or a prompt of its own (make, vagrant, `dcblab up` and `run`) is checked to exist and is run
+by other tests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.mininet
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ELSEWHERE = (["make"], ["vagrant"], ["dcblab", "up"], ["dcblab", "run"])
+
+
+def commands() -> Iterator[tuple[str, str, str]]:
+    """(page, "$" or "mininet>", command without a comment at its end)."""
+    for page in PAGES:
+        for block in BLOCK.findall(page.read_text()):
+            for line in block.splitlines():
+                if found := re.fullmatch(r"(\$|mininet>) (.*?)(?:\s+# .*)?", line):
+                    yield page.relative_to(ROOT).as_posix(), found[1], found[2]
+
+
+def words(command: str) -> list[str]:
+    """A command without sudo and without the path of the environment."""
+    split = shlex.split(command)
+    split = split[1:] if split[0] == "sudo" else split
+    return [split[0].removeprefix(".venv/bin/"), *split[1:]]
+
+
+def is_run_elsewhere(command: str) -> bool:
+    return any(words(command)[: len(start)] == start for start in ELSEWHERE)
+
+
+def test_the_readme_names_its_two_commands() -> None:
+    first = [command for page, _, command in commands() if page == "README.md"][:2]
+    assert first == ["make lab", "make test"]
+
+
+def test_what_is_run_elsewhere_exists() -> None:
+    for page, _, command in commands():
+        split = words(command)
+        if split[0] == "make":
+            done = subprocess.run(["make", "-n", *split[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{page}: {command}: {done.stderr}"
+        elif split[0] == "dcblab" and is_run_elsewhere(command):
+            options = [option for option in split if option.startswith("--")]
+            shown = subprocess.run([BIN / "dcblab", split[1], "--help"], capture_output=True, text=True, check=True)
+            missing = [option for option in options if option not in shown.stdout]
+            assert not missing, f"{page}: {command}: {missing}"
+
+
+def test_every_other_command_works_in_a_lab(tmp_path: Path) -> None:
+    chosen = [c for c in commands() if not is_run_elsewhere(c[2])]
+    assert len(chosen) > 10
+    lines = []
+    for n, (_, prompt, command) in enumerate(chosen):
+        mark = f"; echo @@ {n} $?"
+        if prompt == "mininet>":
+            # the prompt puts addresses for names of hosts, also in what follows the command
+            lines.append(command + mark)
+        else:
+            lines.append(f"sh {shlex.join(words(command))}{mark}" if "|" not in command else f"sh {command}{mark}")
+    script = tmp_path / "commands"
+    script.write_text("\n".join(lines) + "\n")
+    environment = {**os.environ, "DCBLAB_RUN": str(tmp_path / "run"), "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [BIN / "dcblab", "up", "--script", str(script)],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    codes = {int(n): int(code) for n, code in re.findall(r"@@ (\d+) (\d+)", said)}
+    failed = [chosen[n] for n in range(len(chosen)) if codes.get(n) != 0]
+    assert not failed, f"{failed}\n{said}"
