@@ -314,6 +314,9 @@ class TargetFactory:
         self.pcap_dir = pcap_dir
         self._core_factory = core_factory or self._native_core
 
+    def _load(self, device_config: bytes) -> Program:
+        return load(device_config)
+
     def _native_core(self, device_config: bytes) -> SwitchCore:
         from switch.core import SwitchCore
 
@@ -330,7 +333,7 @@ class TargetFactory:
         problems: list[str] = []
         program = None
         try:
-            program = load(device_config)
+            program = self._load(device_config)
         except UnsupportedProgram as error:
             problems += error.problems
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,16 @@ DCB_P4INFO = REPOSITORY / "p4src/build/dcb.p4info.txtpb"
 DEVICE_ID = 7
 
 
-def p4info(path: Path = EVERYTHING_P4INFO) -> p4i.P4Info:
+@lru_cache(maxsize=4)
+def _parsed(path: Path) -> p4i.P4Info:
     return text_format.Parse(path.read_text(), p4i.P4Info())
+
+
+def p4info(path: Path = EVERYTHING_P4INFO) -> p4i.P4Info:
+    """A copy of its own, to change at will."""
+    message = p4i.P4Info()
+    message.CopyFrom(_parsed(path))
+    return message
 
 
 def config(json_path: Path = EVERYTHING_JSON, info_path: Path = EVERYTHING_P4INFO, cookie: int | None = 5) -> Any:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,8 @@ from switch.core import DigestData, PacketIn, SwitchCore
 from switch.loader import load
 from switch.model import Program
 from switch.target import TargetFactory
+
+load_once = lru_cache(maxsize=8)(load)  # programs are immutable
 
 
 @dataclass
@@ -258,7 +261,7 @@ class FakeCore:
     """`switch.core.SwitchCore` without packets. `happen` makes an event, as the data plane would."""
 
     def __init__(self, json_text: bytes, pipeline: Any = None) -> None:
-        program = load(json_text)
+        program = load_once(json_text)
         self.pipeline: Any = pipeline or FakePipeline(program)
         self.tm = FakeTrafficManager()
         self.pre = FakeReplication()
@@ -323,6 +326,9 @@ class FakeTargetFactory(TargetFactory):
         self.cores: list[FakeCore] = []
         super().__init__(interfaces=interfaces, core_factory=cast("Callable[[bytes], SwitchCore]", self._make))
         self.fail_next_start: str | None = None
+
+    def _load(self, device_config: bytes) -> Program:
+        return load_once(device_config)
 
     def _make(self, device_config: bytes) -> FakeCore:
         core = FakeCore(device_config)

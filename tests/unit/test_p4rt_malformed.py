@@ -66,7 +66,7 @@ def agree(switch: Direct) -> None:
         assert set(state.groups) | set(state.one_shots) == set(fake.groups)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_mutated_updates(switch: Direct, data: st.DataObject) -> None:
     request = p4r.WriteRequest(device_id=DEVICE_ID, election_id=p4r.Uint128(low=1))
