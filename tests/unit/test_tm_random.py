@@ -17,6 +17,7 @@ from l2_core import (
     PRESERVE,
     RECIRCULATE,
     RESUBMIT,
+    SANITIZE,
     frame,
     fresh_tm_state,
     is_pfc,
@@ -134,13 +135,13 @@ def run(operations: list[tuple[Any, ...]]) -> list[tuple[int, int, bytes]]:
     return trace
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25 if SANITIZE else 60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(operation, min_size=5, max_size=40))
 def test_nothing_leaks_whatever_happens(operations: list[tuple[Any, ...]]) -> None:
     run(operations)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2 if SANITIZE else 10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(operation, min_size=20, max_size=40))
 def test_the_same_events_make_the_same_trace(operations: list[tuple[Any, ...]]) -> None:
     assert run(operations) == run(operations)

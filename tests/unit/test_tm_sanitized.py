@@ -30,10 +30,9 @@ def test_the_same_tests_under_asan_and_ubsan() -> None:
         "LD_PRELOAD": str(asan),
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-        "PYTHONMALLOC": "malloc",  # so that Python's own buffers are watched too
     }
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *(str(HERE / name) for name in FILES)],
+        [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *(str(HERE / name) for name in FILES)],
         env=environment, capture_output=True, text=True, cwd=HERE.parents[1], check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
