@@ -100,12 +100,18 @@ static uint64_t refresh_ps(const tm_port_t *p)
 
 /* --- pause gates ---------------------------------------------------------------------------------------------------- */
 
-static void closed_update(tm_port_t *p)
+/* After every change of what is paused, until when, or of the queue map. */
+static void gates_update(tm_port_t *p)
 {
     uint8_t closed = 0;
-    for (uint32_t i = 0; i < TM_QUEUES; i++)
-        if (p->paused >> i & 1)
-            closed |= (uint8_t)(1u << p->queue_of[i]);
+    p->gate_end_ps = TM_NEVER;
+    for (uint32_t i = 0; i < TM_QUEUES; i++) {
+        if (!(p->paused >> i & 1))
+            continue;
+        closed |= (uint8_t)(1u << p->queue_of[i]);
+        if (p->gates[i].until_ps < p->gate_end_ps)
+            p->gate_end_ps = p->gates[i].until_ps;
+    }
     p->closed = closed;
 }
 
@@ -114,13 +120,8 @@ static void cbs_settle(tm_port_t *p, uint64_t now_ps);
 /* Ends pauses whose time is over, each at its own end, however late this runs. */
 static void gates_expire(tm_port_t *p, uint64_t now_ps)
 {
-    for (;;) {
-        uint64_t end = TM_NEVER;
-        for (uint32_t i = 0; i < TM_QUEUES; i++)
-            if ((p->paused >> i & 1) && p->gates[i].until_ps < end)
-                end = p->gates[i].until_ps;
-        if (end > now_ps)
-            return;
+    while (p->paused && p->gate_end_ps <= now_ps) {
+        uint64_t end = p->gate_end_ps;
         if (p->cbs_mask) /* credit grew at another speed until the gate opened */
             cbs_settle(p, end);
         for (uint32_t i = 0; i < TM_QUEUES; i++) {
@@ -129,13 +130,13 @@ static void gates_expire(tm_port_t *p, uint64_t now_ps)
                 p->paused &= (uint8_t)~(1u << i);
             }
         }
-        closed_update(p);
+        gates_update(p);
     }
 }
 
 static inline void settle(tm_port_t *p, uint64_t now_ps)
 {
-    if (p->paused)
+    if (p->paused && p->gate_end_ps <= now_ps)
         gates_expire(p, now_ps);
     if (p->cbs_mask)
         cbs_settle(p, now_ps);
@@ -167,7 +168,7 @@ void tm_pause(tm_t *tm, uint32_t port, uint32_t vector, const uint16_t times[TM_
         }
         g->until_ps = now_ps + bits_ps(p, (uint64_t)times[i] * TM_QUANTUM_BITS);
     }
-    closed_update(p);
+    gates_update(p);
     tm_plan(tm, p, now_ps);
     tm_debug_check(tm);
 }
@@ -327,7 +328,7 @@ int tm_set_pfc(tm_t *tm, uint32_t port, uint32_t tx_enable, uint32_t quanta, uin
     p->quanta = (uint16_t)quanta;
     for (uint32_t i = 0; i < TM_QUEUES; i++)
         p->queue_of[i] = (uint8_t)(queue_map >> (3 * i) & 7);
-    closed_update(p);
+    gates_update(p);
     tmb_desire(tm, p, now_ps);
     tm_plan(tm, p, now_ps);
     tm_debug_check(tm);

@@ -101,6 +101,7 @@ typedef struct tm_port {
     uint64_t wire_rem;     /* busy_until is late by wire_rem/rate_bps ps */
     uint64_t pfc_sent_ps;
     tm_u128 ets_now;
+    uint64_t gate_end_ps;  /* the first end of a running pause; valid while `paused` */
     tm_gate_t gates[TM_QUEUES];
     tm_queue_t queues[TM_QUEUES];
     tm_pg_t pgs[TM_QUEUES];
