@@ -7,6 +7,7 @@ about a stuck priority have an answer: who sends the pause, is it still being re
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,27 @@ class _Pause:
     xon: int = 0
     last_ps: int = 0
     last_quanta: int = 0
+
+
+class CaptureWriter:
+    """A pcap file in nanoseconds, for Wireshark and `dcbtraffic explain`; takes CLOCK_MONOTONIC, keeps wall time."""
+
+    def __init__(self, path: Path) -> None:
+        from scapy.utils import RawPcapWriter
+
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+        try:
+            self._writer = RawPcapWriter(str(path), linktype=_ETHERNET_LINK_TYPE, nano=True, sync=True)
+        except OSError as error:
+            raise CaptureError(f"{path}: cannot be written: {error.strerror or error}") from None
+        self._writer.write_header(None)
+
+    def write(self, frame: bytes, time_ns: int) -> None:
+        seconds, nanoseconds = divmod(time_ns + self._offset_ns, 1_000_000_000)
+        self._writer.write_packet(frame, sec=seconds, usec=nanoseconds)
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 def read_capture(path: Path) -> Iterator[tuple[int, bytes]]:

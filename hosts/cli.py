@@ -24,7 +24,7 @@ import typer
 from dcb import pfc as pfc_codec
 from dcb.units import parse_rate, parse_time_ps
 from hosts import packets
-from hosts.capture import CaptureError, explain_capture
+from hosts.capture import CaptureError, CaptureWriter, explain_capture
 from hosts.net import NetError, default_device, device_mac, find_way
 from hosts.packets import FrameSpec, Kind
 from hosts.wire import Captured, Port
@@ -181,12 +181,21 @@ def _report(as_json: bool, **record: Any) -> None:
         print(f"{record['event']}: {words}", flush=True)
 
 
-def _show_all(port: Port, printer: _Printer, deadline_ns: int | None, count: int | None, kinds: set[str]) -> None:
+def _show_all(
+    port: Port,
+    printer: _Printer,
+    deadline_ns: int | None,
+    count: int | None,
+    kinds: set[str],
+    writer: CaptureWriter | None = None,
+) -> None:
     shown = 0
     for captured in port.frames(deadline_ns):
         if kinds and packets.read(captured.data).kind not in kinds:
             continue
         printer.show(captured)
+        if writer is not None:
+            writer.write(captured.data, captured.time_ns)
         shown += 1
         if shown == count:
             return
@@ -422,6 +431,7 @@ def _recv(
     duration: Annotated[str | None, typer.Option(help="Stop after this long (default: until Ctrl-C)")] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after this many shown frames")] = None,
     only: Annotated[str, typer.Option(help="Show only these kinds: pfc,pause,roce,cnp,udp,tcp,icmp,arp,...")] = "",
+    write: Annotated[Path | None, typer.Option(help="Also write what is shown to this pcap file")] = None,
     as_json: Json = False,
 ) -> None:
     """Show every frame that comes in, one a line, and a summary at the end; PFC and PAUSE decoded."""
@@ -435,8 +445,10 @@ def _recv(
         with Port(device, receive=True) as port:
             _report(as_json, event="ready", interface=device)
             printer = _Printer(as_json)
-            with contextlib.suppress(KeyboardInterrupt):
-                _show_all(port, printer, deadline_ns, count, kinds)
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+                writer = stack.enter_context(contextlib.closing(CaptureWriter(write))) if write else None
+                _show_all(port, printer, deadline_ns, count, kinds, writer)
             printer.summary(port.drops())
 
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
-ELSEWHERE = (["make"], ["vagrant"], ["dcblab", "up"], ["dcblab", "run"])
+ELSEWHERE = (["make"], ["vagrant"], ["dcblab", "up"], ["dcblab", "run"], ["dcbctl", "run"])
 
 
 def commands() -> Iterator[tuple[str, str, str]]:
@@ -35,11 +35,13 @@ def commands() -> Iterator[tuple[str, str, str]]:
                     yield page.relative_to(ROOT).as_posix(), found[1], found[2]
 
 
-def words(command: str) -> list[str]:
+def plain(command: str) -> str:
     """A command without sudo and without the path of the environment."""
-    split = shlex.split(command)
-    split = split[1:] if split[0] == "sudo" else split
-    return [split[0].removeprefix(".venv/bin/"), *split[1:]]
+    return command.removeprefix("sudo ").removeprefix(".venv/bin/")
+
+
+def words(command: str) -> list[str]:
+    return shlex.split(plain(command))
 
 
 def is_run_elsewhere(command: str) -> bool:
@@ -57,24 +59,20 @@ def test_what_is_run_elsewhere_exists() -> None:
         if split[0] == "make":
             done = subprocess.run(["make", "-n", *split[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"{page}: {command}: {done.stderr}"
-        elif split[0] == "dcblab" and is_run_elsewhere(command):
+        elif split[0] in ("dcblab", "dcbctl") and is_run_elsewhere(command):
             options = [option for option in split if option.startswith("--")]
-            shown = subprocess.run([BIN / "dcblab", split[1], "--help"], capture_output=True, text=True, check=True)
+            shown = subprocess.run([BIN / split[0], split[1], "--help"], capture_output=True, text=True, check=True)
             missing = [option for option in options if option not in shown.stdout]
             assert not missing, f"{page}: {command}: {missing}"
 
 
 def test_every_other_command_works_in_a_lab(tmp_path: Path) -> None:
     chosen = [c for c in commands() if not is_run_elsewhere(c[2])]
-    assert len(chosen) > 10
+    assert len(chosen) > 20
     lines = []
     for n, (_, prompt, command) in enumerate(chosen):
-        mark = f"; echo @@ {n} $?"
-        if prompt == "mininet>":
-            # the prompt puts addresses for names of hosts, also in what follows the command
-            lines.append(command + mark)
-        else:
-            lines.append(f"sh {shlex.join(words(command))}{mark}" if "|" not in command else f"sh {command}{mark}")
+        mark = f"{'' if command.endswith('&') else ';'} echo @@ {n} $?"
+        lines.append(("" if prompt == "mininet>" else "sh ") + plain(command) + mark)
     script = tmp_path / "commands"
     script.write_text("\n".join(lines) + "\n")
     environment = {**os.environ, "DCBLAB_RUN": str(tmp_path / "run"), "PATH": f"{BIN}:{os.environ['PATH']}"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from scapy.utils import wrpcap
 
 from dcb import pfc
 from hosts import packets
+from hosts.capture import CaptureWriter, read_capture
 from hosts.packets import FrameSpec, Kind
 from hosts.wire import restore_tag
 
@@ -158,3 +160,20 @@ def test_tshark_reads_what_was_built(tmp_path: Path) -> None:
         if roce:
             assert int(opcode) == (0x81 if spec.kind is Kind.CNP else spec.opcode)
             assert int(qp, 16) == 0x100
+
+
+def test_a_written_capture_reads_back_and_tshark_agrees(tmp_path: Path) -> None:
+    path = tmp_path / "one.pcap"
+    frame = bytes.fromhex("0180c20000010200000000018808" + "0101" + "0008" + "0000" * 3 + "ffff" + "0000" * 4) + bytes(
+        26
+    )
+    writer = CaptureWriter(path)
+    writer.write(frame, time.monotonic_ns())
+    writer.close()
+    ((time_ps, data),) = read_capture(path)
+    assert data == frame
+    assert abs(time_ps - time.time_ns() * 1000) < 60 * 10**12
+    if shutil.which("tshark"):
+        fields = ["-T", "fields", "-e", "macc.opcode", "-e", "macc.cbfc.pause_time.c3"]
+        shown = subprocess.run(["tshark", "-r", path, *fields], capture_output=True, text=True, check=True).stdout
+        assert shown.split() == ["0x0101", "65535"]
