@@ -22,6 +22,7 @@ PROGRAMS_BUSINESS = (
     "int-in-bool-context",
     "tautological-compare",
     "div-by-zero",
+    "unused-label",
 )
 
 

@@ -68,7 +68,9 @@ class Differential:
             for field in header.type.fields
             if field.bits is not None
         ]
-        self.plan = []  # name, base, metadata, (cell, bits) of each field, cell of the varbit's length
+        self.plan: list[
+            tuple[str, int, bool, list[tuple[int, int]], int | None]
+        ] = []  # name, base, metadata, (cell, bits) of each field, cell of the varbit's length
         for name, header in program.headers.items():
             base = layout.header_base[name]
             places = list(layout.block(name).fields.values())[1:]
@@ -161,6 +163,8 @@ class Differential:
 
     def _change(self) -> None:
         """One change of the tables while packets flow."""
+        if not self.tables:
+            return
         name = self.rng.choice(sorted(self.tables))
         table, handles = self.tables[name], self.handles[name]
         kind = self.rng.random()
