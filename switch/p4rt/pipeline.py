@@ -46,7 +46,7 @@ def take_over(old: Pipeline, new: Pipeline) -> None:
         if error is not None:
             problems.append(error.message)
     if problems:
-        raise invalid("config: the forwarding state cannot be preserved: " + "; ".join(problems[:20]))
+        raise invalid("config: the forwarding state cannot be preserved: " + "; ".join(problems[:10]))
 
 
 _EVERYTHING = (

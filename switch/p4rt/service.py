@@ -25,6 +25,10 @@ from switch.p4rt.schema import Schema
 API_VERSION = "1.4.1"
 ERROR_SPACE = "dcbswitch-v1model-dcblab"
 ENTITIES_PER_RESPONSE = 256
+_ROLE_ID = "role_id "
+# gRPC clients refuse a status of more than 8 KiB unless told otherwise, and then see none of it.
+DETAILS_TEXT_BYTES = 3000  # beside 40 bytes for each update
+MESSAGE_BYTES = 6000
 PORT_POLL_NS = 100_000_000  # how soon a group notices that a port it watches went down
 
 _Config = p4r.SetForwardingPipelineConfigRequest
@@ -46,14 +50,16 @@ class BatchError(P4RuntimeError):
         self.outcomes = list(outcomes)
 
     def status(self) -> rpc_status.Status:
-        """google.rpc.Status with a p4.v1.Error for each request, in order."""
+        """google.rpc.Status with a p4.v1.Error for each request, in order; messages only as far as clients can take."""
+        left = DETAILS_TEXT_BYTES
         status = rpc_status.Status(code=self.code, message=self.message)
         for outcome in self.outcomes:
             error = p4r.Error()
             if outcome is not None:
-                error = p4r.Error(
-                    canonical_code=outcome.code, message=outcome.message, space=ERROR_SPACE, code=outcome.code
-                )
+                left -= len(outcome.message.encode()) + len(ERROR_SPACE)
+                error.canonical_code = error.code = outcome.code
+                if left >= 0:
+                    error.message, error.space = outcome.message, ERROR_SPACE
             packed = Any()
             packed.Pack(error)
             status.details.append(packed)
@@ -89,7 +95,7 @@ class Change:
             self.target = self.factory(config.p4_device_config, config.p4info)
         except (ValueError, OSError) as error:
             problems = getattr(error, "problems", None) or [str(error)]
-            raise invalid("config: refused: " + "; ".join(problems)) from error
+            raise invalid(_listed("config: refused: ", problems)) from error
 
 
 class Service:
@@ -143,7 +149,7 @@ class Service:
         """Write. Raises BatchError when updates failed, P4RuntimeError when the request as a whole is refused."""
         self._check_primary(request)
         pipeline = self._current()
-        role = self._role(request.role)
+        role = self._role(role_name(request.role, request.role_id))
         if role.ids is not None:
             for number, update in enumerate(request.updates):
                 self._check_role(role, number, update, request.role)
@@ -210,7 +216,7 @@ class Service:
     def prepare(self, request: p4r.SetForwardingPipelineConfigRequest) -> Change:
         """Check what can be checked at once."""
         self._check_primary(request)
-        if not self._role(request.role).can_push_pipeline:
+        if not self._role(role_name(request.role, request.role_id)).can_push_pipeline:
             raise P4RuntimeError(Code.PERMISSION_DENIED, f"role {request.role!r} may not push a pipeline")
         action = request.action
         if action not in _Config.Action.values() or action == _Config.UNSPECIFIED:
@@ -321,7 +327,7 @@ class Service:
         config = update.role.config.SerializeToString() if update.role.HasField("config") else None
         self._role_of_config(config)
         election_id = uint128(update.election_id) if update.HasField("election_id") else None
-        name = update.role.name
+        name = role_name(update.role.name, update.role.id)
         before = set(self._arbiter.primaries())
         notices = self._arbiter.update(client, update.device_id, name, election_id, config)
         return self._announce(notices, before)
@@ -341,7 +347,10 @@ class Service:
             device_id=self.device_id, status=rpc_status.Status(code=notice.code, message=notice.message)
         )
         if notice.role or notice.role_config is not None:
-            update.role.name = notice.role
+            if notice.role.startswith(_ROLE_ID):
+                update.role.id = int(notice.role.removeprefix(_ROLE_ID))
+            else:
+                update.role.name = notice.role
             if notice.role_config is not None:
                 update.role.config.MergeFromString(notice.role_config)
         if notice.election_id is not None:
@@ -441,7 +450,7 @@ class Service:
 
     def _check_primary(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> None:
         election_id = uint128(request.election_id) if request.HasField("election_id") else None
-        self._arbiter.check_primary(request.device_id, request.role, election_id)
+        self._arbiter.check_primary(request.device_id, role_name(request.role, request.role_id), election_id)
 
     def _current(self) -> Pipeline:
         """What Read and Write refer to: a saved configuration, else the running one."""
@@ -464,6 +473,22 @@ class Service:
             role = parse_role(config)
             self._role_cache[config] = role
         return role
+
+
+def role_name(name: str, role_id: int) -> str:
+    """The name of a role; clients from before 1.4 number their roles instead."""
+    return name or (f"{_ROLE_ID}{role_id}" if role_id else "")
+
+
+def _listed(head: str, problems: Sequence[str]) -> str:
+    """All problems, as far as a status can carry them."""
+    text = head
+    for number, problem in enumerate(problems):
+        more = ("; " if number else "") + problem
+        if number and len(text.encode()) + len(more.encode()) > MESSAGE_BYTES:
+            return f"{text}; and {len(problems) - number} more"
+        text += more
+    return text
 
 
 def uint128(message: p4r.Uint128) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from finsy.proto import p4d, p4r, stratum
+from finsy.proto import p4d, p4r, p4r_grpc, stratum
 from google.protobuf import text_format
 from p4rt_client import DCB_JSON, DCB_P4INFO, DEVICE_ID, Client, Failure, Lab, config, serve
 from p4rt_fakes import FakeTargetFactory
@@ -255,6 +255,21 @@ async def test_each_update_has_its_error(lab: Lab) -> None:
     assert await client.read(p4r.Entity(table_entry=p4r.TableEntry(table_id=lab.names["l2"]))) == [l2(lab, 1)]
 
 
+async def test_a_large_status_still_reaches_a_client_with_default_limits(lab: Lab) -> None:
+    await lab.primary()
+    request = p4r.WriteRequest(device_id=DEVICE_ID, election_id={"low": 1})
+    for _ in range(100):
+        request.updates.add(type=p4r.Update.DELETE, entity=l2(lab, 1))
+    async with grpc.aio.insecure_channel(lab.address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await p4r_grpc.P4RuntimeStub(channel).Write(request)
+    failure = Failure(caught.value)
+    assert failure.code == grpc.StatusCode.UNKNOWN
+    assert [error.canonical_code for error in failure.errors] == [5] * 100
+    assert failure.errors[0].message == "table IngressImpl.l2: no entry with this match and priority"
+    assert failure.errors[99].message == ""
+
+
 async def test_reads_answer_the_good_queries_and_name_the_bad(lab: Lab) -> None:
     client = await lab.primary()
     await client.insert(l2(lab, 1))
@@ -354,6 +369,21 @@ async def test_roles_write_and_receive_what_they_cover(lab: Lab) -> None:
     await bad.send(p4r.StreamMessageRequest(arbitration=update))
     with pytest.raises(Failure, match=r"INVALID_ARGUMENT: role.config of type"):
         await bad.receive()
+
+
+async def test_roles_of_clients_from_before_1_4_have_numbers(lab: Lab) -> None:
+    await lab.primary()
+    old = lab.client(1)
+    update = p4r.MasterArbitrationUpdate(device_id=DEVICE_ID, election_id={"low": 1}, role={"id": 5})
+    await old.send(p4r.StreamMessageRequest(arbitration=update))
+    answer = (await old.receive()).arbitration
+    assert (answer.status.code, answer.role.id, answer.role.name) == (0, 5, "")
+    request = p4r.WriteRequest(device_id=DEVICE_ID, election_id={"low": 1}, role_id=5)
+    request.updates.add(type=p4r.Update.INSERT, entity=l2(lab, 1))
+    await old.call("Write", request)
+    request.role_id = 6
+    with pytest.raises(Failure, match="NOT_FOUND: role 'role_id 6'"):
+        await old.call("Write", request)
 
 
 # --- packets -------------------------------------------------------------------------------------------------------
