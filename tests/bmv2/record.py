@@ -367,11 +367,11 @@ def acl_hits(control: Control, entries: list[dict[str, Any]]) -> list[list[int]]
 
 
 @contextlib.contextmanager
-def running_switch() -> Iterator[str]:
-    """simple_switch_grpc on our ports; its gRPC address."""
+def running_switch(executable: str) -> Iterator[str]:
+    """The switch on our ports; its gRPC address."""
     address = "127.0.0.1:9559"
     ports = [f"-i{port}@in{port}" for port in (*PORTS, MARKER_IN, *MARKER_OUT)]
-    command = [SWITCH, "--device-id", "1", "--no-p4", "--log-level", "warn", *ports, "--"]
+    command = [executable, "--device-id", "1", "--no-p4", "--log-level", "warn", *ports, "--"]
     command += ["--grpc-server-addr", address, "--cpu-port", str(CPU_PORT)]
     command += ["--drop-port", "511", "--priority-queues", "8"]
     with tempfile.TemporaryFile() as log:
@@ -381,7 +381,7 @@ def running_switch() -> Iterator[str]:
         except Exception as error:
             log.seek(0)
             said = log.read().decode(errors="replace")[-4000:]
-            raise RecordError(f"{error}\n{SWITCH} said:\n{said}") from error
+            raise RecordError(f"{error}\n{executable} said:\n{said}") from error
         finally:
             process.kill()
             process.wait()
@@ -397,12 +397,12 @@ def meaning_sha256(json_text: str) -> str:
     return str(module.meaning_sha256(json_text))
 
 
-def record(scenario: Scenario) -> dict[str, Any]:
-    """A golden: the scenario, what BMv2 answered to each packet, and its counters."""
+def record(scenario: Scenario, executable: str) -> dict[str, Any]:
+    """A golden: the scenario, what the switch answered to each packet, and its counters."""
     json_text = (BUILD / "dcb.json").read_text()
     p4info = text_format.Parse((BUILD / "dcb.p4info.txtpb").read_text(), p4i.P4Info())
     entries = [asdict(entry) for entry in scenario.entries]
-    with running_switch() as address:
+    with running_switch(executable) as address:
         control = Control(address, p4info, json_text.encode())
         player = Player(control)
         try:
@@ -419,9 +419,9 @@ def record(scenario: Scenario) -> dict[str, Any]:
                         "answers": [{"port": port, "frame": frame.hex()} for port, frame in answers],
                     }
                 )
-            version = subprocess.run([SWITCH, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+            version = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True).stdout
             return {
-                "recorded_from": f"{SWITCH} {version}",
+                "recorded_from": f"{Path(executable).name} {version.strip()}",
                 "program_sha256": meaning_sha256(json_text),
                 "members": {str(member): params for member, params in scenario.members.items()},
                 "groups": {str(group): members for group, members in scenario.groups.items()},
@@ -456,22 +456,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Record goldens from BMv2 (needs simple_switch_grpc and root).")
     parser.add_argument("scenarios", nargs="*", metavar="scenario", help=f"of {', '.join(SCENARIOS)} (default: all)")
     parser.add_argument("--output", type=Path, default=GOLDENS, help="directory (default: %(default)s)")
+    parser.add_argument("--switch", default=SWITCH, help="another switch with its flags (default: %(default)s)")
     arguments = parser.parse_args()
     names = arguments.scenarios or list(SCENARIOS)
     if unknown := [name for name in names if name not in SCENARIOS]:
         parser.error(f"scenario {unknown[0]!r}: not one of {', '.join(SCENARIOS)}")
-    if shutil.which(SWITCH) is None:
-        parser.error(f"{SWITCH}: not on the PATH")
+    if shutil.which(arguments.switch) is None:
+        parser.error(f"{arguments.switch}: not on the PATH")
     if os.geteuid() != 0:
         parser.error("needs root, for a network namespace of its own")
     if IN_NAMESPACE not in os.environ:
         os.environ[IN_NAMESPACE] = "1"
-        os.execvp("unshare", ["unshare", "--net", sys.executable, __file__, "--output", str(arguments.output), *names])
+        os.execvp("unshare", ["unshare", "--net", sys.executable, __file__, *sys.argv[1:]])
     arguments.output.mkdir(parents=True, exist_ok=True)
     make_ports()
     for name in names:
         try:
-            golden = record(SCENARIOS[name]())
+            golden = record(SCENARIOS[name](), arguments.switch)
         except RecordError as error:
             print(f"record.py: {name}: {error}", file=sys.stderr)
             return 1
