@@ -278,6 +278,8 @@ async def serve(options: Options) -> None:
         seed=options.seed,
         pcap_dir=options.pcap_dir,
     )
+    if options.pcap_dir is not None:
+        options.pcap_dir.mkdir(parents=True, exist_ok=True)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

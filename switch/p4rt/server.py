@@ -8,10 +8,13 @@ file descriptor; timers follow the service's next deadline.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
@@ -71,6 +74,7 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
 
     async def start(self, address: str = DEFAULT_ADDRESS, credentials: grpc.ServerCredentials | None = None) -> int:
         """Listen on host:port or unix:path; returns the port number (1 for a unix socket). OSError when that fails."""
+        _check_free(address)
         options = [
             ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
             ("grpc.max_send_message_length", -1),
@@ -84,7 +88,7 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
             else:
                 port = server.add_secure_port(address, credentials)
         except RuntimeError as error:
-            raise OSError(f"--grpc-server-addr {address}: cannot listen there: {error}") from error
+            raise OSError(f"--grpc-server-addr {address}: cannot listen there") from error
         if port == 0:
             raise OSError(f"--grpc-server-addr {address}: cannot listen there")
         await server.start()
@@ -244,6 +248,34 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
         finally:
             client.closed = True
             client.wake.set()
+
+
+def _check_free(address: str) -> None:
+    """gRPC says only that it failed, and takes a unix socket away from whoever serves on it: find out first.
+
+    OSError with the reason.
+    """
+    where = f"--grpc-server-addr {address}"
+    try:
+        if address.startswith("unix:"):
+            path = address.removeprefix("unix:").removeprefix("//")
+            with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                probe.connect(path)
+                raise OSError("another process serves on it")
+            if not Path(path).parent.is_dir():
+                raise OSError(f"there is no directory {Path(path).parent}")
+            return
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            raise OSError("must be host:port or unix:PATH")
+        family, kind, protocol, _, where_to = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[
+            0
+        ]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where_to)
+    except OSError as error:
+        raise OSError(f"{where}: {error}") from error
 
 
 async def _abort(context: Any, error: P4RuntimeError) -> NoReturn:

@@ -71,7 +71,7 @@ def test_every_other_command_works_in_a_lab(tmp_path: Path) -> None:
     assert len(chosen) > 20
     lines = []
     for n, (_, prompt, command) in enumerate(chosen):
-        mark = f"{'' if command.endswith('&') else ';'} echo @@ {n} $?"
+        mark = f"{'' if command.endswith('&') else ' ;'} echo @@ {n} $?"  # a name of a host ends at a space
         lines.append(("" if prompt == "mininet>" else "sh ") + plain(command) + mark)
     script = tmp_path / "commands"
     script.write_text("\n".join(lines) + "\n")

@@ -105,6 +105,7 @@ class Differential:
 
     def _keys(self, table: Table) -> list[KeyMatch]:
         keys = []
+        loose = 0.8 if self.rng.random() < 0.6 else 0.2  # entries with many wildcards are those that hit
         for key in table.keys:
             value = self._value(key.bits, key.target)
             full = (1 << key.bits) - 1
@@ -114,12 +115,15 @@ class Differential:
                     mask = full ^ (full >> length)
                     keys.append(KeyMatch(MatchKind.LPM, value & mask, prefix_len=length))
                 case MatchKind.TERNARY | MatchKind.OPTIONAL:
-                    mask = self.rng.choice((0, full, full, self.rng.getrandbits(key.bits)))
+                    mask = self.rng.choice((full, full, self.rng.getrandbits(key.bits)))
+                    mask = 0 if self.rng.random() < loose else mask
                     if key.kind is MatchKind.OPTIONAL and mask:
                         mask = full
                     keys.append(KeyMatch(key.kind, value & mask, mask))
                 case MatchKind.RANGE:
                     other = self._value(key.bits, key.target)
+                    if self.rng.random() < loose:
+                        value, other = self.rng.choice(((value, full), (0, value), (0, full)))
                     keys.append(KeyMatch(MatchKind.RANGE, min(value, other), high=max(value, other)))
                 case _:
                     keys.append(KeyMatch(MatchKind.EXACT, value))

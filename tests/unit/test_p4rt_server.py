@@ -6,6 +6,7 @@ Configuration, streams, arbitration of several clients, packets, digests, time-o
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 import grpc
@@ -16,7 +17,7 @@ from p4rt_client import DCB_JSON, DCB_P4INFO, DEVICE_ID, Client, Failure, Lab, c
 from p4rt_fakes import FakeTargetFactory
 
 from switch.core import DigestData, PacketIn
-from switch.p4rt.server import OUTBOX_MESSAGES
+from switch.p4rt.server import OUTBOX_MESSAGES, P4RuntimeServer
 
 
 @pytest.fixture
@@ -384,6 +385,24 @@ async def test_roles_of_clients_from_before_1_4_have_numbers(lab: Lab) -> None:
     request.role_id = 6
     with pytest.raises(Failure, match="NOT_FOUND: role 'role_id 6'"):
         await old.call("Write", request)
+
+
+async def test_addresses_that_cannot_be_served(lab: Lab, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        busy = f"127.0.0.1:{taken.getsockname()[1]}"
+        for address, said in (
+            (busy, "Address already in use"),
+            (lab.address, "another process serves on it"),
+            (f"unix:{tmp_path}/none/s", f"there is no directory {tmp_path}/none"),
+            ("nonsense", "must be host:port or unix:PATH"),
+        ):
+            with pytest.raises(OSError, match="--grpc-server-addr") as caught:
+                await P4RuntimeServer(1, 510, FakeTargetFactory()).start(address)
+            assert str(caught.value).startswith(f"--grpc-server-addr {address}: ")
+            assert said in str(caught.value)
+    assert (await lab.client().call("Capabilities", p4r.CapabilitiesRequest())).p4runtime_api_version == "1.4.1"
 
 
 # --- packets -------------------------------------------------------------------------------------------------------
