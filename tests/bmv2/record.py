@@ -178,10 +178,10 @@ class Control:
             message = p4r.ActionProfileMember(action_profile_id=profile, member_id=member, action=action)
             self.insert(p4r.Entity(action_profile_member=message))
         for group, members in scenario.groups.items():
-            message = p4r.ActionProfileGroup(action_profile_id=profile, group_id=group, max_size=16)
+            grouping = p4r.ActionProfileGroup(action_profile_id=profile, group_id=group, max_size=16)
             for member in members:
-                message.members.add(member_id=member, weight=1)
-            self.insert(p4r.Entity(action_profile_group=message))
+                grouping.members.add(member_id=member, weight=1)
+            self.insert(p4r.Entity(action_profile_group=grouping))
         for entry in scenario.entries:
             self.insert(p4r.Entity(table_entry=self.table_entry(asdict(entry))))
         for session, port in scenario.clone_sessions.items():

@@ -109,7 +109,9 @@ def pause_of(packet: PacketState) -> tuple[int, list[int]] | None:
 
 def scapy_pfc(times: dict[int, int]) -> bytes:
     """A PFC frame of 60 bytes by scapy: the classes of `times` enabled."""
-    fields = {f"c{n}_enabled": 1 for n in times} | {f"c{n}_pause_time": time for n, time in times.items()}
+    fields: dict[str, Any] = {f"c{n}_enabled": 1 for n in times} | {
+        f"c{n}_pause_time": time for n, time in times.items()
+    }
     frame = Ether(dst=PFC_ADDRESS, src=PORT_MAC, type=0x8808) / MACControlClassBasedFlowControl(**fields)
     return bytes(frame).ljust(60, b"\0")
 
