@@ -17,7 +17,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    import grpc
 
 DEFAULT_ADDRESS = "127.0.0.1:9559"
 PORT_MAX = 511
@@ -309,7 +312,7 @@ async def serve(options: Options) -> None:
         _clean_up(options)
 
 
-def _credentials(options: Options):  # type: ignore[no-untyped-def]
+def _credentials(options: Options) -> grpc.ServerCredentials | None:
     if options.tls_key is None or options.tls_certificate is None:
         return None
     import grpc

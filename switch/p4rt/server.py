@@ -133,7 +133,10 @@ class P4RuntimeServer(p4r_grpc.P4RuntimeServicer):
             self._timer.cancel()
             self._timer = None
         now_ns = time.monotonic_ns()
-        self._deliver(self.service.poll(now_ns, time.time_ns()))
+        try:
+            self._deliver(self.service.poll(now_ns, time.time_ns()))
+        except Exception:
+            log.exception("events of the data plane")  # and go on: the next ones may be fine
         deadline = self.service.next_deadline_ns(now_ns)
         if self.service.target is not None and self._watched_fd is None:
             deadline = min(deadline or now_ns + POLL_INTERVAL_NS, now_ns + POLL_INTERVAL_NS)
