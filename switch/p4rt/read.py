@@ -89,12 +89,7 @@ class Reader:
                         yield self._encode_entry(table, entry, query)
 
     def _select(self, table: Table, query: p4r.TableEntry) -> Iterator[Entry]:
-        entries = self._store.entries[table.id]
-        if query.match:
-            found = entries.get(codec.decode_key(table, query))
-            candidates: Iterable[Entry] = () if found is None else (found,)
-        else:
-            candidates = list(entries.values())
+        candidates = self._with_key(table, query) if query.match else list(self._store.entries[table.id].values())
         action_name = None
         if query.HasField("action"):
             if query.action.WhichOneof("type") != "action" or table.profile_id:
@@ -110,6 +105,15 @@ class Reader:
             if action_name is not None and getattr(entry.action, "name", None) != action_name:
                 continue
             yield entry
+
+    def _with_key(self, table: Table, query: p4r.TableEntry) -> list[Entry]:
+        """Entries with the match of a query, and its priority where that is given."""
+        entries = self._store.entries[table.id]
+        if table.has_priority and query.priority == 0:
+            keys = codec.decode_match(f"table {table.name}", table.fields, query.match)
+            return [entry for entry in entries.values() if entry.keys == keys]
+        found = entries.get(codec.decode_key(table, query))
+        return [] if found is None else [found]
 
     def _default_entry(self, table: Table, query: p4r.TableEntry, role: str) -> Iterator[p4r.TableEntry]:
         if query.match or query.priority:
@@ -168,10 +172,10 @@ class Reader:
                 f"{what}: table {table.name}: this target has no direct counter or meter on default entries"
             )
         if query.match:
-            found = self._store.entries[table.id].get(codec.decode_key(table, query))
-            if found is None:
+            found = self._with_key(table, query)
+            if not found:
                 raise not_found(f"{what}: table {table.name}: no entry with this match and priority")
-            yield table, found
+            yield from ((table, entry) for entry in found)
             return
         for entry in list(self._store.entries[table.id].values()):
             if not query.priority or entry.priority == query.priority:

@@ -50,7 +50,11 @@ class Writer:
     def _all_or_nothing(self, request: p4r.WriteRequest) -> list[P4RuntimeError | None]:
         journal = Journal()
         for number, update in enumerate(request.updates):
-            error = self.update(update, request.role, journal)
+            try:
+                error = self.update(update, request.role, journal)
+            except BaseException:
+                journal.rollback()
+                raise
             if error is None:
                 continue
             journal.rollback()

@@ -335,6 +335,16 @@ def test_wildcards_and_filters(switch: Direct) -> None:
     assert switch.read_error("")[0] == "INVALID_ARGUMENT"
 
 
+def test_a_match_without_a_priority_selects_all_priorities(switch: Direct) -> None:
+    for priority, port in ((1, 1), (2, 1), (3, 2)):
+        switch.insert(acl(priority, port))
+    key = acl(0, 1, action="").replace("priority: 0", "")
+    assert [e.table_entry.priority for e in switch.read(key)] == [1, 2]
+    assert [e.table_entry.priority for e in switch.read(acl(2, 1, action=""))] == [2]
+    direct = f"direct_counter_entry {{ {key} }}"
+    assert [e.direct_counter_entry.table_entry.priority for e in switch.read(direct)] == [1, 2]
+
+
 def test_time_since_last_hit(switch: Direct) -> None:
     switch.insert(l2(1))
     switch.pipeline.only("IngressImpl.l2").age_us = 1500
