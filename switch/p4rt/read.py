@@ -206,9 +206,14 @@ class Reader:
             for index in _indices(f"counter {counter.name}", query, counter.size):
                 with target_errors(f"counter {counter.name}[{index}]"):
                     value = self._target.counter_read(counter.name, index)
-                data = encode_counter(counter, value)
-                entry = p4r.CounterEntry(counter_id=counter.id, index=p4r.Index(index=index), data=data)
-                yield p4r.Entity(counter_entry=entry)
+                # Set in place: whole arrays are read at once, and copies of sub-messages are what that costs.
+                entity = p4r.Entity()
+                entry = entity.counter_entry
+                entry.counter_id = counter.id
+                entry.index.index = index
+                entry.data.packet_count = value.packets if counter.counts_packets else 0
+                entry.data.byte_count = value.bytes if counter.counts_bytes else 0
+                yield entity
 
     def _meters(self, query: p4r.MeterEntry) -> Iterator[p4r.Entity]:
         if query.HasField("counter_data"):
@@ -226,9 +231,12 @@ class Reader:
             for index in _indices(f"register {register.name}", query, register.size):
                 with target_errors(f"register {register.name}[{index}]"):
                     value = self._target.register_read(register.name, index)
-                data = p4data.encode(register.type, [value])
-                entry = p4r.RegisterEntry(register_id=register.id, index=p4r.Index(index=index), data=data)
-                yield p4r.Entity(register_entry=entry)
+                entity = p4r.Entity()
+                entry = entity.register_entry
+                entry.register_id = register.id
+                entry.index.index = index
+                entry.data.MergeFrom(p4data.encode(register.type, [value]))
+                yield entity
 
     # --- action profiles ---
 
