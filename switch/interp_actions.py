@@ -222,7 +222,7 @@ class Primitives:
 
         def change(state: PacketState, params: Params) -> None:
             name = locate(state, params)
-            if name is None or state.valid[name] == add:
+            if name is None or state.valid[name] == add or name in self.interpreter.metadata_headers:
                 return
             if add:
                 state.zero(name)

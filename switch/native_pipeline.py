@@ -12,7 +12,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from switch.api import (
     ActionCall,
@@ -30,146 +30,22 @@ from switch.codegen.layout import Layout, cells_of
 from switch.interp_state import NO_TRUNCATION, Requests
 from switch.interp_tables import bind
 from switch.model import Action, Program, Table
-
-ABI_VERSION: Final = 1
-PKT_HEADROOM: Final = 256
-_WORD: Final = (1 << 64) - 1
-_ACTION, _MEMBER, _GROUP = 0, 1, 2
-
-_RULES: Final = {
-    -1: "is full",
-    -2: "no entry has this handle",
-    -3: "the member does not exist",
-    -4: "the group does not exist",
-    -5: "is in use",
-    -6: "out of memory",
-    -7: "a value is out of range",
-    -8: "an entry with this key exists",
-    -9: "has no direct meter",
-}
-
-
-class _Requests(ctypes.Structure):
-    _fields_ = (
-        ("clone", ctypes.c_uint8),
-        ("resubmit", ctypes.c_uint8),
-        ("recirculate", ctypes.c_uint8),
-        ("exited", ctypes.c_uint8),
-        ("clone_field_list", ctypes.c_int32),
-        ("resubmit_field_list", ctypes.c_int32),
-        ("recirculate_field_list", ctypes.c_int32),
-        ("clone_session", ctypes.c_uint32),
-        ("truncate_bytes", ctypes.c_uint32),
-    )
-
-
-class _Packet(ctypes.Structure):
-    """pkt_t of abi.h, without the PHV that follows it."""
-
-    _fields_ = (
-        ("next", ctypes.c_void_p),
-        ("buf", ctypes.c_void_p),
-        ("buf_bytes", ctypes.c_uint32),
-        ("data", ctypes.c_void_p),
-        ("len", ctypes.c_uint32),
-        ("payload_offset", ctypes.c_uint32),
-        ("packet_length", ctypes.c_uint32),
-        ("rx_ps", ctypes.c_uint64),
-        ("req", _Requests),
-        ("enq_ps", ctypes.c_uint64),
-        ("charged_bytes", ctypes.c_uint32),
-        ("charged_headroom", ctypes.c_uint32),
-        ("in_port", ctypes.c_uint16),
-        ("out_port", ctypes.c_uint16),
-        ("queue", ctypes.c_uint8),
-        ("pg", ctypes.c_uint8),
-        ("lossless", ctypes.c_uint8),
-        ("refs_spare", ctypes.c_uint8),
-    )
-
-
-class _Field(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("cell", ctypes.c_uint32), ("bits", ctypes.c_uint32))
-
-
-class _Count(ctypes.Structure):
-    _fields_ = (("packets", ctypes.c_uint64), ("bytes", ctypes.c_uint64))
-
-
-_P = ctypes.c_void_p
-_PACKET_FN = ctypes.CFUNCTYPE(None, _P, _P)
-_SINK = ctypes.CFUNCTYPE(None, _P, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint8), ctypes.c_uint32)
-_LOG_SINK = ctypes.CFUNCTYPE(None, _P, ctypes.c_char_p)
-
-
-class _ProgramTable(ctypes.Structure):
-    """pl_program_t of abi.h."""
-
-    _fields_ = (
-        ("abi_version", ctypes.c_uint32),
-        ("phv_bytes", ctypes.c_uint32),
-        ("name", ctypes.c_char_p),
-        ("fields", ctypes.POINTER(_Field)),
-        ("n_fields", ctypes.c_uint32),
-        ("headroom_bytes", ctypes.c_uint32),
-        ("create", ctypes.CFUNCTYPE(_P, ctypes.c_uint64)),
-        ("destroy", ctypes.CFUNCTYPE(None, _P)),
-        ("clock", ctypes.CFUNCTYPE(None, _P, ctypes.c_uint64)),
-        ("set_drop_port", ctypes.CFUNCTYPE(None, _P, ctypes.c_uint32)),
-        ("reset_phv", ctypes.CFUNCTYPE(None, _P)),
-        ("reset_metadata", ctypes.CFUNCTYPE(None, _P)),
-        ("parse", _PACKET_FN),
-        ("ingress", _PACKET_FN),
-        ("egress", _PACKET_FN),
-        ("deparse", _PACKET_FN),
-        ("copy_fields", ctypes.CFUNCTYPE(None, _P, ctypes.c_int32, _P, _P)),
-        ("set_digest_sink", ctypes.CFUNCTYPE(None, _P, _SINK, _P)),
-        ("set_log_sink", ctypes.CFUNCTYPE(None, _P, _LOG_SINK, _P)),
-    )
-
-
-_U64S: Final = ctypes.POINTER(ctypes.c_uint64)
-_U32: Final = ctypes.c_uint32
-_U64: Final = ctypes.c_uint64
-_PROTOTYPES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
-    "pl_program": (ctypes.POINTER(_ProgramTable), ()),
-    "pl_table_insert": (
-        ctypes.c_int64,
-        (_P, _U32, _U64S, _U64S, _U64S, _U32, ctypes.c_int64, _U32, _U32, _U64S, _U32),
-    ),
-    "pl_table_modify": (ctypes.c_int, (_P, _U32, _U64, _U32, _U32, _U64S, _U32)),
-    "pl_table_delete": (ctypes.c_int, (_P, _U32, _U64)),
-    "pl_table_set_default": (ctypes.c_int, (_P, _U32, _U32, _U32, _U64S, _U32)),
-    "pl_table_reset_default": (ctypes.c_int, (_P, _U32)),
-    "pl_table_hit_age_us": (ctypes.c_int64, (_P, _U32, _U64)),
-    "pl_direct_counter": (ctypes.c_int, (_P, _U32, _U64, ctypes.POINTER(_Count), ctypes.c_int)),
-    "pl_direct_meter": (ctypes.c_int, (_P, _U32, _U64, _U64S)),
-    "pl_member_set": (ctypes.c_int, (_P, _U32, _U32, _U32, _U64S, _U32)),
-    "pl_member_delete": (ctypes.c_int, (_P, _U32, _U32)),
-    "pl_group_set": (ctypes.c_int, (_P, _U32, _U32, ctypes.POINTER(_U32), ctypes.POINTER(_U32), _U32)),
-    "pl_group_delete": (ctypes.c_int, (_P, _U32, _U32)),
-    "pl_counter": (ctypes.c_int, (_P, _U32, _U32, ctypes.POINTER(_Count), ctypes.c_int)),
-    "pl_counter_all": (ctypes.c_int, (_P, _U32, ctypes.POINTER(_Count), _U32)),
-    "pl_register": (ctypes.c_int, (_P, _U32, _U32, _U64S, ctypes.c_int)),
-    "pl_meter_set": (ctypes.c_int, (_P, _U32, _U32, _U64S)),
-    "pl_vset_write": (ctypes.c_int, (_P, _U32, _U64S, _U32)),
-    "pl_failed_asserts": (ctypes.c_uint64, (_P,)),
-    "pl_bench": (ctypes.c_uint64, (_P, ctypes.c_char_p, _U32, _U64, ctypes.POINTER(_U32), _U64, _U64S)),
-}
-
-
-def load_library(path: Path) -> ctypes.CDLL:
-    """A built program as a library of its own; its prototypes are set."""
-    library = ctypes.CDLL(str(path))
-    prepare(library)
-    return library
-
-
-def prepare(library: ctypes.CDLL) -> None:
-    """Sets the prototypes of the pipeline's functions on a loaded library."""
-    for name, (result, arguments) in _PROTOTYPES.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
+from switch.native_abi import (
+    ABI_VERSION,
+    DIGEST_SINK,
+    KIND_ACTION,
+    KIND_GROUP,
+    KIND_MEMBER,
+    LOG_SINK,
+    PKT_HEADROOM,
+    RULES,
+    WORD,
+    PlCount,
+    PlPacket,
+    PlRequests,
+    load_library,
+    prepare,
+)
 
 
 def _words(values: Sequence[int]) -> Any:
@@ -177,7 +53,7 @@ def _words(values: Sequence[int]) -> Any:
 
 
 def _cells(value: int, count: int) -> list[int]:
-    return [value >> (64 * at) & _WORD for at in range(count)]
+    return [value >> (64 * at) & WORD for at in range(count)]
 
 
 class NativePipeline:
@@ -221,10 +97,10 @@ class NativePipeline:
         """As `from_json`, with a shared object that is already built."""
         library = load_library(path)
         table = library.pl_program().contents
-        pipeline = cls(library, table.create(seed & _WORD), program)
+        pipeline = cls(library, table.create(seed & WORD), program)
         pipeline._owned = True
-        digest_sink = _SINK(pipeline._on_digest)
-        log_sink = _LOG_SINK(lambda _, line: pipeline.log_lines.append(line.decode(errors="replace")))
+        digest_sink = DIGEST_SINK(pipeline._on_digest)
+        log_sink = LOG_SINK(lambda _, line: pipeline.log_lines.append(line.decode(errors="replace")))
         table.set_digest_sink(pipeline.pointer, digest_sink, None)
         table.set_log_sink(pipeline.pointer, log_sink, None)
         pipeline._sinks = (digest_sink, log_sink)
@@ -278,20 +154,20 @@ class NativePipeline:
                 raise PipelineError(f"{where}: takes members or groups of {table.implementation!r}, not actions")
             bound = bind(action, self._actions(table.action_ids), where)
             data = self.layout.action_data[bound.action.id].pack(bound.params)
-            return _ACTION, bound.action.id, _words(data), len(data)
+            return KIND_ACTION, bound.action.id, _words(data), len(data)
         if table.implementation is None:
             raise PipelineError(f"{where}: takes actions, it has no action profile")
         if isinstance(action, MemberRef):
-            return _MEMBER, action.member_id, _words([]), 0
+            return KIND_MEMBER, action.member_id, _words([]), 0
         if not table.selector:
             raise PipelineError(f"{where}: has no action selector, so no groups")
-        return _GROUP, action.group_id, _words([]), 0
+        return KIND_GROUP, action.group_id, _words([]), 0
 
     def _check(self, code: int, where: str, action: EntryAction | None = None) -> int:
         """The result of a control function, or the error that it stands for."""
         if code >= 0:
             return code
-        rule = _RULES.get(code, f"error {code}")
+        rule = RULES.get(code, f"error {code}")
         if isinstance(action, MemberRef) and code == -3:
             rule = f"member {action.member_id} does not exist"
         if isinstance(action, GroupRef) and code == -4:
@@ -337,13 +213,13 @@ class NativePipeline:
         index, found = self._table(table)
         self._check_mutable(found)
         kind, number, data, size = self._resolve(found, action)
-        code = self.library.pl_table_modify(self.pointer, index, handle & _WORD, kind, number, data, size)
+        code = self.library.pl_table_modify(self.pointer, index, handle & WORD, kind, number, data, size)
         self._check_handle(code, table, handle, action)
 
     def table_delete(self, table: str, handle: int) -> None:
         index, found = self._table(table)
         self._check_mutable(found)
-        self._check_handle(self.library.pl_table_delete(self.pointer, index, handle & _WORD), table, handle)
+        self._check_handle(self.library.pl_table_delete(self.pointer, index, handle & WORD), table, handle)
 
     def _check_handle(self, code: int, table: str, handle: int, action: EntryAction | None = None) -> int:
         if code == -2:
@@ -368,7 +244,7 @@ class NativePipeline:
 
     def table_hit_age_us(self, table: str, handle: int) -> int:
         index, _ = self._table(table)
-        return self._check_handle(self.library.pl_table_hit_age_us(self.pointer, index, handle & _WORD), table, handle)
+        return self._check_handle(self.library.pl_table_hit_age_us(self.pointer, index, handle & WORD), table, handle)
 
     # --- action profiles -------------------------------------------------------------------------------------------
 
@@ -430,14 +306,14 @@ class NativePipeline:
         return self._cell("counter", self.layout.counter_index, name, index, 0 if array is None else array.size)
 
     def counter_read(self, counter: str, index: int) -> CounterValue:
-        value = _Count()
+        value = PlCount()
         number = self._counter(counter, index)
         self._check(self.library.pl_counter(self.pointer, number, index, ctypes.byref(value), 0), counter)
         return CounterValue(value.packets, value.bytes)
 
     def counter_write(self, counter: str, index: int, value: CounterValue) -> None:
         number = self._counter(counter, index)
-        count = _Count(value.packets, value.bytes)
+        count = PlCount(value.packets, value.bytes)
         self._check(self.library.pl_counter(self.pointer, number, index, ctypes.byref(count), 1), counter)
 
     def counter_read_all(self, counter: str) -> list[CounterValue]:
@@ -445,7 +321,7 @@ class NativePipeline:
         array = self.program.counters.get(counter)
         if array is None:
             raise PipelineError(f"counter {counter!r} does not exist")
-        values = (_Count * max(1, array.size))()
+        values = (PlCount * max(1, array.size))()
         number = self.layout.counter_index[counter]
         self._check(self.library.pl_counter_all(self.pointer, number, values, array.size), counter)
         return [CounterValue(value.packets, value.bytes) for value in values[: array.size]]
@@ -475,26 +351,26 @@ class NativePipeline:
         number = self._cell("meter", self.layout.meter_index, meter, index, 0 if array is None else array.size)
         self._check(self.library.pl_meter_set(self.pointer, number, index, self._rates(config)), meter)
 
-    def _direct_counter(self, table: str, handle: int, value: _Count, write: int) -> None:
+    def _direct_counter(self, table: str, handle: int, value: PlCount, write: int) -> None:
         index, found = self._table(table)
         if not found.with_counters:
             raise PipelineError(f"table {table!r}: has no direct counter")
-        code = self.library.pl_direct_counter(self.pointer, index, handle & _WORD, ctypes.byref(value), write)
+        code = self.library.pl_direct_counter(self.pointer, index, handle & WORD, ctypes.byref(value), write)
         self._check_handle(code, table, handle)
 
     def direct_counter_read(self, table: str, handle: int) -> CounterValue:
-        value = _Count()
+        value = PlCount()
         self._direct_counter(table, handle, value, 0)
         return CounterValue(value.packets, value.bytes)
 
     def direct_counter_write(self, table: str, handle: int, value: CounterValue) -> None:
-        self._direct_counter(table, handle, _Count(value.packets, value.bytes), 1)
+        self._direct_counter(table, handle, PlCount(value.packets, value.bytes), 1)
 
     def direct_meter_write(self, table: str, handle: int, config: MeterConfig | None) -> None:
         index, found = self._table(table)
         if found.direct_meter is None:
             raise PipelineError(f"table {table!r}: has no direct meter")
-        code = self.library.pl_direct_meter(self.pointer, index, handle & _WORD, self._rates(config))
+        code = self.library.pl_direct_meter(self.pointer, index, handle & WORD, self._rates(config))
         self._check_handle(code, table, handle)
 
     def value_set_write(self, value_set: str, members: Sequence[tuple[int, int]]) -> None:
@@ -558,10 +434,12 @@ class NativePacket:
     def __post_init__(self) -> None:
         headroom = max(PKT_HEADROOM, self.pipeline.table_c.headroom_bytes)
         self._headroom = headroom
-        self._memory = ctypes.create_string_buffer(ctypes.sizeof(_Packet) + self.pipeline.phv_bytes + 8)
-        self._header = _Packet.from_buffer(self._memory)
+        self._memory = ctypes.create_string_buffer(ctypes.sizeof(PlPacket) + self.pipeline.phv_bytes + 8)
+        self._header = PlPacket.from_buffer(self._memory)
         self.pointer = ctypes.c_void_p(ctypes.addressof(self._memory))
-        self._phv = (ctypes.c_uint64 * (self.pipeline.phv_bytes // 8)).from_buffer(self._memory, ctypes.sizeof(_Packet))
+        self._phv = (ctypes.c_uint64 * (self.pipeline.phv_bytes // 8)).from_buffer(
+            self._memory, ctypes.sizeof(PlPacket)
+        )
         self._buffer = ctypes.create_string_buffer(headroom + self.room)
         self._header.buf = ctypes.addressof(self._buffer)
         self._header.buf_bytes = len(self._buffer)
@@ -577,7 +455,7 @@ class NativePacket:
         self._header.data, self._header.len, self._header.payload_offset = start, len(frame), 0
 
     def _clear_requests(self) -> None:
-        ctypes.memset(ctypes.byref(self._header.req), 0, ctypes.sizeof(_Requests))
+        ctypes.memset(ctypes.byref(self._header.req), 0, ctypes.sizeof(PlRequests))
         request = self._header.req
         request.clone_field_list = request.resubmit_field_list = request.recirculate_field_list = -1
         request.truncate_bytes = NO_TRUNCATION
@@ -652,4 +530,4 @@ class NativePacket:
     @property
     def requests(self) -> Requests:
         """What the last control asked of the target."""
-        return Requests(**{name: getattr(self._header.req, name) for name, *_ in _Requests._fields_})
+        return Requests(**{name: getattr(self._header.req, name) for name, *_ in PlRequests._fields_})

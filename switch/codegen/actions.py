@@ -113,7 +113,9 @@ class Primitives:
     # --- headers ---------------------------------------------------------------------------------------------------
 
     def set_valid(self, header: HeaderPlace) -> None:
-        """Marks a header valid; the other members of its union become invalid."""
+        """Marks a header valid; the other members of its union become invalid. Metadata is always valid."""
+        if header.metadata:
+            return
         self.emit(f"{header.cell(0)} = 1;")
         for peer in header.peers:
             self.emit(f"{header.at(peer)} = 0;")
@@ -130,6 +132,8 @@ class Primitives:
 
     def add_header(self, args: Sequence[Expr], scope: Scope) -> None:
         header = self.exprs.header(args[0], scope)
+        if header.metadata:
+            return
         guard = "" if header.guard is None else f"{header.guard} && "
         self.emit(f"if ({guard}!{header.cell(0)}) {{")
         self.emit.depth += 1
@@ -142,6 +146,8 @@ class Primitives:
 
     def remove_header(self, args: Sequence[Expr], scope: Scope) -> None:
         header = self.exprs.header(args[0], scope)
+        if header.metadata:
+            return
         guard = "" if header.guard is None else f"{header.guard} && "
         self.emit(f"if ({guard}{header.cell(0)}) {{")
         self.emit(f"    p->packet_length -= {self.bytes_of(header)};")
@@ -160,7 +166,8 @@ class Primitives:
         self.set_valid(target)
         self.emit.depth -= 1
         self.emit("} else {")
-        self.emit(f"    {target.cell(0)} = 0;")
+        if not target.metadata:
+            self.emit(f"    {target.cell(0)} = 0;")
         self.emit("}")
         self.emit.depth -= 1
         self.emit("}")

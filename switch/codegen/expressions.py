@@ -11,16 +11,25 @@ they go to `Emitter` lines before the statement that uses them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from switch.codegen.layout import CodegenError, FieldPlace, Layout, TypeLayout, cells_of
+from switch.codegen.layout import CodegenError, cells_of
+from switch.codegen.places import Places
+from switch.codegen.values import (
+    Emitter,
+    HeaderPlace,
+    Scope,
+    Target,
+    UnionPlace,
+    Value,
+    kind_for,
+    limbs_for,
+    u64,
+)
 from switch.model import (
     BoolConst,
     Const,
     Expr,
     FieldRef,
     HeaderRef,
-    HeaderType,
     Lookahead,
     Op,
     ParamRef,
@@ -35,216 +44,8 @@ from switch.model import (
 MAX_SHIFT = 1 << 16  # a left shift by more gives 0, as in the interpreter
 
 
-class Emitter:
-    """Lines of C with indentation and fresh names."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.depth = 1
-        self._names = 0
-
-    def __call__(self, line: str) -> None:
-        self.lines.append("    " * self.depth + line if line else "")
-
-    def name(self, prefix: str) -> str:
-        """A name that this function has not used."""
-        self._names += 1
-        return f"{prefix}{self._names}"
-
-    def label(self, name: str) -> None:
-        self.lines.append(f"{name}:;")
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """C code of one number: kind u, i, U, I or W. A W is the name of an array of `limbs` limbs, signed if `low` < 0.
-
-    `low` and `high` bound the exact value; a value made modulo 2^n has the bounds of n bits.
-    """
-
-    code: str
-    kind: str
-    low: int
-    high: int
-    limbs: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class HeaderPlace:
-    """A header, at a fixed cell or at one computed at run time (`index` C code of an element, with `stride` cells)."""
-
-    base: int
-    type: HeaderType
-    layout: TypeLayout
-    index: str | None = None  # C code; cells are at base + index * stride
-    stride: int = 0
-    guard: str | None = None  # C condition under which the element exists
-    metadata: bool = False
-    peers: tuple[int, ...] = ()  # validity cells of the other members of its union, in element 0
-
-    def cell(self, offset: int) -> str:
-        """C lvalue of a cell."""
-        return self.at(self.base + offset)
-
-    def at(self, cell: int) -> str:
-        """C lvalue of a cell of the same element, given by its place in element 0."""
-        return f"P[{cell}]" if self.index is None else f"P[{cell} + {self.index} * {self.stride}]"
-
-
-@dataclass(frozen=True, slots=True)
-class UnionPlace:
-    """A union, fixed or picked at run time: its member headers."""
-
-    members: tuple[HeaderPlace, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A field to store into."""
-
-    header: HeaderPlace
-    place: FieldPlace  # offsets in the block
-
-    def cell(self, index: int = 0) -> str:
-        return self.header.cell(self.place.cell + index)
-
-
-@dataclass
-class Scope:
-    """Where an expression is compiled: the parameters of an action, and how a parser reads ahead."""
-
-    params: tuple[tuple[int, int], ...] = ()  # (first cell in `d`, bits) of each parameter
-    lookahead: dict[tuple[int, int], Value] = field(default_factory=dict)
-
-
-def kind_for(low: int, high: int) -> str:
-    """The narrowest kind that holds low..high."""
-    if low >= 0 and high < 1 << 64:
-        return "u"
-    if low >= -(1 << 63) and high < 1 << 63:
-        return "i"
-    if low >= -(1 << 127) and high < 1 << 127:
-        return "I"
-    if low >= 0 and high < 1 << 128:
-        return "U"
-    return "W"
-
-
-def limbs_for(low: int, high: int) -> int:
-    """Limbs of a two's complement number that holds low..high."""
-    bits = max(high.bit_length(), (-low - 1).bit_length() if low < 0 else 0) + 1
-    return (bits + 63) // 64
-
-
-def u64(value: int) -> str:
-    """A 64-bit constant, taken modulo 2^64."""
-    word = value & (1 << 64) - 1
-    return f"{word}ull" if word < 1000 else f"0x{word:x}ull"
-
-
-class Expressions:
+class Expressions(Places):
     """Compiles expressions of one C function into an emitter."""
-
-    def __init__(self, layout: Layout, emit: Emitter, no_element: str | None = None) -> None:
-        self.no_element = no_element  # C statement for a stack element that does not exist
-        self.layout = layout
-        self.program = layout.program
-        self.emit = emit
-
-    # --- places ----------------------------------------------------------------------------------------------------
-
-    def header(self, expr: Expr, scope: Scope) -> HeaderPlace:
-        """The place of an expression of kind header."""
-        match expr:
-            case HeaderRef(name):
-                return self.named_header(name)
-            case Op("dereference_header_stack", StackRef(stack), index) if index is not None:
-                return self.stack_element(stack, self.index(index, scope))
-            case Op("access_union_header", union, Const(member)) if union is not None:
-                return self.union(union, scope).members[member]
-            case _:
-                raise CodegenError(f"{expr} is not a header that this target can reach")
-
-    def named_header(self, name: str) -> HeaderPlace:
-        header = self.program.headers[name]
-        return HeaderPlace(
-            self.layout.header_base[name],
-            header.type,
-            self.layout.block(name),
-            metadata=header.metadata,
-            peers=self.layout.peers(name),
-        )
-
-    def stack_element(self, stack: str, index: str) -> HeaderPlace:
-        """Element `index` (C code of a uint64_t) of a stack; outside of the stack there is none."""
-        names = self.program.stacks[stack].headers
-        first = self.named_header(names[0])
-        if index.rstrip("ul").isdigit():
-            number = int(index.rstrip("ul"))
-            if number < len(names):
-                return self.named_header(names[number])
-        safe, inside = self.element(index, len(names))
-        return HeaderPlace(first.base, first.type, first.layout, safe, first.layout.cells, inside)
-
-    def union(self, expr: Expr, scope: Scope) -> UnionPlace:
-        """The place of an expression of kind union."""
-        match expr:
-            case UnionRef(name):
-                return UnionPlace(tuple(self.named_header(header) for header in self.program.unions[name].headers))
-            case Op("dereference_union_stack", UnionStackRef(stack), index) if index is not None:
-                return self.union_element(stack, self.index(index, scope))
-            case _:
-                raise CodegenError(f"{expr} is not a union that this target can reach")
-
-    def union_element(self, stack: str, index: str) -> UnionPlace:
-        """Element `index` (C code) of a stack of unions."""
-        unions = [self.program.unions[name] for name in self.program.union_stacks[stack].unions]
-        firsts = [self.named_header(name) for name in unions[0].headers]
-        stride = sum(place.layout.cells for place in firsts)
-        safe, inside = self.element(index, len(unions))
-        return UnionPlace(
-            tuple(
-                HeaderPlace(place.base, place.type, place.layout, safe, stride, inside, peers=place.peers)
-                for place in firsts
-            )
-        )
-
-    def element(self, index: str, size: int) -> tuple[str, str]:
-        """As `bounded`; where the parser runs, an element that does not exist is an error."""
-        safe, inside = self.bounded(index, size)
-        if self.no_element is not None:
-            self.emit(f"if (!({inside})) {self.no_element}")
-        return safe, inside
-
-    def bounded(self, index: str, size: int) -> tuple[str, str]:
-        """Code of an index cut to 0..size-1 and of whether it was inside."""
-        name = self.emit.name("at")
-        self.emit(f"const uint64_t {name} = {index};")
-        self.emit(f"const uint64_t {name}s = {name} < {size}u ? {name} : 0;")
-        return f"{name}s", f"{name} < {size}u"
-
-    def last(self, stack: str) -> str:
-        """Code of the index of a stack's last element (huge where the stack is empty)."""
-        return f"(P[{self.layout.stack_next[stack]}] - 1)"
-
-    def target(self, expr: Expr, scope: Scope) -> Target:
-        """A field that can be stored into, or read."""
-        match expr:
-            case FieldRef(header, name):
-                place = self.named_header(header)
-                return Target(place, place.layout.fields[name])
-            case StackFieldRef(stack, name):
-                place = self.stack_element(stack, self.last(stack))
-                return Target(place, place.layout.fields[name])
-            case UnionStackFieldRef(stack, member, name):
-                union = self.program.unions[self.program.union_stacks[stack].unions[0]]
-                place = self.union_element(stack, self.last(stack)).members[union.members.index(member)]
-                return Target(place, place.layout.fields[name])
-            case Op("access_field", header_expr, Const(index)) if header_expr is not None:
-                place = self.header(header_expr, scope)
-                return Target(place, place.layout.fields[place.type.fields[index].name])
-            case _:
-                raise CodegenError(f"{expr} is not a field")
 
     # --- exact values ----------------------------------------------------------------------------------------------
 
@@ -612,96 +413,6 @@ class Expressions:
         name = self.wide_shift("shl", self.limbs(value, limbs), limbs, by)
         return Value(name, "W", 0, (1 << 64 * limbs) - 1, limbs)
 
-    # --- conversions -----------------------------------------------------------------------------------------------
-
-    def named(self, value: Value) -> Value:
-        """The value in a variable, so that its code can be repeated."""
-        if value.kind == "W" or value.code.isidentifier():
-            return value
-        name = self.emit.name("v")
-        kinds = {"u": "uint64_t", "i": "int64_t", "U": "pl_u128", "I": "pl_i128"}
-        self.emit(f"const {kinds[value.kind]} {name} = {value.code};")
-        return Value(name, value.kind, value.low, value.high)
-
-    def words(self, value: Value, count: int) -> list[str]:
-        """Cells of a value that `low_bits` made, zeros above it."""
-        if value.kind == "u":
-            codes = [value.code]
-        elif value.kind == "U":
-            value = self.named(value)
-            codes = [f"(uint64_t){value.code}", f"(uint64_t)({value.code} >> 64)"]
-        else:
-            codes = [f"{value.code}[{at}]" for at in range(value.limbs)]
-        return codes[:count] + ["0ull"] * (count - len(codes))
-
-    def word(self, value: Value) -> str:
-        """The low 64 bits as uint64_t."""
-        if value.kind == "u":
-            return value.code
-        return f"{value.code}[0]" if value.kind == "W" else f"(uint64_t)({value.code})"
-
-    def double(self, value: Value) -> str:
-        """The low 128 bits as pl_u128."""
-        match value.kind:
-            case "u":
-                return f"(pl_u128)({value.code})"
-            case "i":
-                return f"(pl_u128)(pl_i128)({value.code})"
-            case "U":
-                return value.code
-            case "I":
-                return f"(pl_u128)({value.code})"
-            case _:
-                return f"PL_U128({value.code}[0], {value.code}[1])"
-
-    def limbs(self, value: Value, limbs: int) -> str:
-        """The name of an array with the low limbs, sign extended."""
-        if value.kind == "W" and value.limbs == limbs:
-            return value.code
-        name = self.emit.name("w")
-        self.emit(f"uint64_t {name}[{limbs}];")
-        if value.kind == "W":
-            self.emit(f"pl_w_from({name}, {limbs}, {value.code}, {value.limbs}, {int(value.low < 0)});")
-        else:
-            kind = {"u": "u64", "i": "i64", "U": "u128", "I": "i128"}[value.kind]
-            self.emit(f"pl_w_from_{kind}({name}, {limbs}, {value.code});")
-        return name
-
-    def whole(self, value: Value) -> Value:
-        """The value with room for its sign, where it is in limbs (low bits may fill theirs)."""
-        limbs = limbs_for(value.low, value.high)
-        if value.kind != "W" or value.limbs >= limbs:
-            return value
-        return Value(self.limbs(value, limbs), "W", value.low, value.high, limbs)
-
-    def convert(self, value: Value, kind: str) -> str:
-        """Code in another kind, for a value that fits it."""
-        if kind == value.kind:
-            return value.code
-        match kind:
-            case "u":
-                return self.word(value)
-            case "i":
-                return f"(int64_t){self.word(value)}"
-            case "U":
-                return self.double(value)
-            case _:
-                return f"(pl_i128){self.double(value)}"
-
-    def amount(self, value: Value) -> str:
-        """A shift amount or index as uint64_t: saturated above, 0 where negative."""
-        match value.kind:
-            case "u":
-                return value.code
-            case "W":
-                return f"pl_w_sat_u64({value.code}, {value.limbs})"
-            case _:
-                value = self.named(value)
-                code = f"(uint64_t){value.code}"
-                if value.high >= 1 << 64:
-                    code = f"{value.code} > (pl_{'u' if value.kind == 'U' else 'i'}128)UINT64_MAX ? UINT64_MAX : {code}"
-                return f"({value.code} < 0 ? 0 : {code})" if value.low < 0 else f"({code})"
-
     def index(self, expr: Expr, scope: Scope) -> str:
         """An expression as an index: uint64_t, saturated; a negative one is out of every range."""
         value = self.exact(expr, scope)
@@ -824,3 +535,6 @@ class Expressions:
             codes = [self.named(Value(code, "u", 0, 0)).code if code != "0ull" else code for code in codes]
         for at, code in enumerate(codes):
             self.emit(f"{guard}{target.cell(at)} = {code};")
+
+
+__all__ = ["Emitter", "Expressions", "HeaderPlace", "Scope", "Target", "UnionPlace", "Value", "u64"]

@@ -61,13 +61,16 @@ class Differential:
         self.tables = {name: table for name, table in layout.tables.items() if not table.has_const_entries}
         self.handles: dict[str, list[tuple[int, int]]] = {name: [] for name in self.tables}  # of both sides
         self.pool: dict[FieldRef, list[int]] = {}
-        self.metadata = [
-            f"{header.name}.{field.name}"
-            for header in program.headers.values()
-            if header.metadata
-            for field in header.type.fields
-            if field.bits is not None
-        ]
+        self.metadata, self.headers = (
+            [
+                f"{header.name}.{field.name}"
+                for header in program.headers.values()
+                if header.metadata is metadata
+                for field in header.type.fields
+                if field.bits is not None
+            ]
+            for metadata in (True, False)
+        )
         self.plan: list[
             tuple[str, int, bool, list[tuple[int, int]], int | None]
         ] = []  # name, base, metadata, (cell, bits) of each field, cell of the varbit's length
@@ -243,6 +246,8 @@ class Differential:
         """One packet through both."""
         rng = self.rng
         self.packets += 1
+        native.digests.clear()
+        self.native.digests.clear()
         self.now_ps += rng.randrange(10**9)
         self.reference.now_ps = self.native.now_ps = self.now_ps
         state = PacketState(self.reference)
@@ -271,13 +276,11 @@ class Differential:
         self.compare(state, native, f"{note}, after egress")
         assert self.native.deparse(native) == self.reference.deparse(state), f"{note}, deparsed"
         assert native.digests == state.digests, f"{note}, digests"
-        native.digests.clear()
-        self.native.digests.clear()
 
     def scatter(self, state: PacketState, native: NativePacket, most: int) -> None:
-        """Sets a few metadata fields as a target might."""
+        """Sets a few metadata fields as a target might, and now and then a field of a header, valid or not."""
         for _ in range(self.rng.randrange(most + 1)):
-            name = self.rng.choice(self.metadata)
+            name = self.rng.choice(self.metadata if self.rng.random() < 0.8 or not self.headers else self.headers)
             value = self._value(native.pipeline.fields[name][1])
             state.set(name, value)
             native.set(name, value)
