@@ -439,7 +439,8 @@ class SwitchCore:
     """One switch: pipeline, traffic manager, replication engine, and a driver if it is started.
 
     `json_text`: a BMv2 JSON, compiled (or found in the cache) by `switch.build`. `seed` seeds the program's random
-    numbers. `priority_queues` 1..8: packets of a higher priority are dropped (drop_port), as BMv2 does.
+    numbers. `priority_queues` 1..8: packets of a higher priority are dropped (drop_port), as BMv2 does. `debug`:
+    without optimisation, which compiles sooner.
     """
 
     def __init__(
@@ -451,13 +452,14 @@ class SwitchCore:
         seed: int = 0,
         priority_queues: int = 8,
         sanitize: bool = False,
+        debug: bool = False,
     ) -> None:
         from switch.build import build_program
         from switch.loader import load
         from switch.native_pipeline import NativePipeline
 
         program = load(json_text)
-        self._open(build_program(json_text, sanitize=sanitize), cpu_port, drop_port, seed, priority_queues)
+        self._open(build_program(json_text, sanitize=sanitize, debug=debug), cpu_port, drop_port, seed, priority_queues)
         self._pipeline: NativePipeline | None = NativePipeline(self._lib, self._lib.sw_pipeline(self._sw), program)
 
     @classmethod
