@@ -235,6 +235,7 @@ class Port(_Model):
     pfc: list[Priority] = Field(default_factory=list)
     pfc_quanta: Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=65535)] = 65535
     pause_rx: bool = False
+    arp_proxy: bool = False
     ets: EtsRef | None = None
     ecn: dict[Priority, EcnRef] = Field(default_factory=dict)
     buffers: dict[Priority, BufferRef] = Field(default_factory=dict)

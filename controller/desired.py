@@ -61,6 +61,7 @@ OWNED_TABLES = (
     "ingress.app_priority",
     "ingress.priority_map",
     "ingress.port_config",
+    "ingress.arp_proxy",
     "ingress.nexthop",
     "ingress.ipv4_lpm",
     "ingress.ipv6_lpm",
@@ -169,6 +170,9 @@ def _port(config: Config, number: int, port: Port, profile_id: int) -> Iterator[
             pause_rx_enable=int(port.pause_rx),
         ),
     )
+    if port.arp_proxy:
+        answer = Action.of("ingress.arp_reply", mac=mac_int(port.mac))
+        yield _entry("ingress.arp_proxy", {"ingress_port": number}, answer)
     yield _entry("egress.port_mac", {"egress_port": number}, Action.of("egress.set_src_mac", mac=mac_int(port.mac)))
     yield _entry("egress.tm_port", {"port": number}, Action.of("egress.tm_set_port", rate_bps=port.rate))
     queue_map = sum(qos.queue_of(priority) << (3 * priority) for priority in range(8))

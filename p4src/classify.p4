@@ -72,6 +72,22 @@ control Classify(inout headers_t hdr, inout metadata_t meta, inout standard_meta
         size = 1024;
     }
 
+    // A request to answer is of priority 0, whatever its port or tag says: the answer leaves in that class.
+    @name(".ingress.arp_reply")
+    action arp_reply(bit<48> mac) {
+        meta.arp_answer = 1;
+        meta.arp_mac = mac;
+        meta.tm.priority = 0;
+    }
+
+    @name(".ingress.arp_proxy")
+    table arp_proxy {
+        key = { std.ingress_port: exact @name("ingress_port"); }
+        actions = { arp_reply; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 512;
+    }
+
     @name(".ingress.set_class")
     action set_class(bit<3> queue, bit<3> pg, bit<1> lossless) {
         std.priority = queue;
@@ -102,6 +118,11 @@ control Classify(inout headers_t hdr, inout metadata_t meta, inout standard_meta
             }
         }
         app_priority.apply();
+        // Neither an announcement (sender and target are the same) nor a probe (sender 0.0.0.0, RFC 5227) wants an answer.
+        if (hdr.arp_ipv4.isValid() && hdr.arp.operation == ARP_REQUEST && hdr.arp_ipv4.sender_ip != 0
+            && hdr.arp_ipv4.sender_ip != hdr.arp_ipv4.target_ip) {
+            arp_proxy.apply();
+        }
         std.priority = meta.tm.priority; // on a miss: queue = priority, priority group 0, lossy
         priority_map.apply();
     }

@@ -11,6 +11,7 @@ const bit<9> CPU_PORT_ID = CPU_PORT;
 const bit<9> DROP_PORT_ID = 511;
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
+const bit<16> ETHERTYPE_ARP = 0x0806;
 const bit<16> ETHERTYPE_VLAN = 0x8100;  // customer tag
 const bit<16> ETHERTYPE_SVLAN = 0x88A8; // service tag
 const bit<16> ETHERTYPE_IPV6 = 0x86DD;
@@ -21,6 +22,10 @@ const bit<48> MAC_CONTROL_ADDRESS = 0x0180C2000001;
 const bit<16> OPCODE_PAUSE = 0x0001;
 const bit<16> OPCODE_PFC = 0x0101;
 const bit<32> MAC_CONTROL_FRAME_BYTES = 60; // 64 on the wire, without the FCS
+
+const bit<16> ARP_HARDWARE_ETHERNET = 1;
+const bit<16> ARP_REQUEST = 1;
+const bit<16> ARP_REPLY = 2;
 
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
@@ -100,6 +105,22 @@ header vlan_t {
     bit<1>  dei;
     bit<12> vid;
     bit<16> ether_type;
+}
+
+// RFC 826: what every ARP frame starts with, and the addresses of those for IPv4 over Ethernet.
+header arp_t {
+    bit<16> hardware_type;
+    bit<16> protocol_type;
+    bit<8>  hardware_len;
+    bit<8>  protocol_len;
+    bit<16> operation;
+}
+
+header arp_ipv4_t {
+    bit<48> sender_mac;
+    bit<32> sender_ip;
+    bit<48> target_mac;
+    bit<32> target_ip;
 }
 
 header ipv4_t {
@@ -264,6 +285,8 @@ struct metadata_t {
     bit<8>  qos_profile;
     bit<8>  pfc_rx_enable;
     bit<1>  pause_rx_enable;
+    bit<1>  arp_answer;  // an ARP request that the program answers
+    bit<48> arp_mac;     // with this address
     bit<16> nexthop;
     bit<2>  verdict;
     bit<4>  reason;      // of a drop or a punt
@@ -291,6 +314,8 @@ struct headers_t {
     mac_control_t  mac_control;
     pfc_t          pfc;
     pause_t        pause;
+    arp_t          arp;
+    arp_ipv4_t     arp_ipv4;
     ipv4_t         ipv4;
     ipv4_options_t ipv4_options;
     ipv6_t         ipv6;

@@ -16,6 +16,19 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     Acl() acl;
     Route() route;
 
+    // The request becomes its answer and goes back where it came from (RFC 826): every address is here.
+    action answer_arp() {
+        bit<32> asked = hdr.arp_ipv4.target_ip;
+        hdr.arp.operation = ARP_REPLY;
+        hdr.arp_ipv4.target_mac = hdr.arp_ipv4.sender_mac;
+        hdr.arp_ipv4.target_ip = hdr.arp_ipv4.sender_ip;
+        hdr.arp_ipv4.sender_mac = meta.arp_mac;
+        hdr.arp_ipv4.sender_ip = asked;
+        hdr.ethernet.dst_addr = hdr.arp_ipv4.target_mac;
+        hdr.ethernet.src_addr = meta.arp_mac;
+        std.egress_spec = std.ingress_port;
+    }
+
     apply {
         bit<32> base = (bit<32>)std.ingress_port << 3; // cells of this port
         meta.tm.setValid();
@@ -49,7 +62,9 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                     acl.apply(meta, std);
                     if (meta.verdict == VERDICT_FORWARD) {
                         // ARP is not IP. Neighbour discovery is, but does not cross a router.
-                        if (!hdr.ipv4.isValid() && !hdr.ipv6.isValid()
+                        if (meta.arp_answer == 1) {
+                            answer_arp();
+                        } else if (!hdr.ipv4.isValid() && !hdr.ipv6.isValid()
                             || hdr.icmpv6.isValid() && hdr.icmpv6.type >= ICMPV6_ROUTER_SOLICITATION
                             && hdr.icmpv6.type <= ICMPV6_REDIRECT) {
                             meta.verdict = VERDICT_DROP;

@@ -23,6 +23,7 @@ parser DcbParser(packet_in packet, out headers_t hdr, inout metadata_t meta, ino
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_IPV6: parse_ipv6;
+            ETHERTYPE_ARP: parse_arp;
             ETHERTYPE_VLAN: parse_vlan;
             ETHERTYPE_SVLAN: parse_vlan;
             ETHERTYPE_MAC_CONTROL: parse_mac_control;
@@ -36,6 +37,7 @@ parser DcbParser(packet_in packet, out headers_t hdr, inout metadata_t meta, ino
         transition select(hdr.vlan.ether_type) {
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_IPV6: parse_ipv6;
+            ETHERTYPE_ARP: parse_arp;
             ETHERTYPE_VLAN: parse_vlan_inner;
             ETHERTYPE_SVLAN: parse_vlan_inner;
             default: accept;
@@ -48,6 +50,7 @@ parser DcbParser(packet_in packet, out headers_t hdr, inout metadata_t meta, ino
         transition select(hdr.vlan_inner.ether_type) {
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_IPV6: parse_ipv6;
+            ETHERTYPE_ARP: parse_arp;
             default: accept;
         }
     }
@@ -70,6 +73,20 @@ parser DcbParser(packet_in packet, out headers_t hdr, inout metadata_t meta, ino
 
     state parse_pause {
         packet.extract(hdr.pause);
+        transition accept;
+    }
+
+    // Other than IPv4 over Ethernet: the addresses have other widths, and nothing here reads them.
+    state parse_arp {
+        packet.extract(hdr.arp);
+        transition select(hdr.arp.hardware_type, hdr.arp.protocol_type, hdr.arp.hardware_len, hdr.arp.protocol_len) {
+            (ARP_HARDWARE_ETHERNET, ETHERTYPE_IPV4, 6, 4): parse_arp_ipv4;
+            default: accept;
+        }
+    }
+
+    state parse_arp_ipv4 {
+        packet.extract(hdr.arp_ipv4);
         transition accept;
     }
 
@@ -178,6 +195,8 @@ control DcbDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.mac_control);
         packet.emit(hdr.pfc);
         packet.emit(hdr.pause);
+        packet.emit(hdr.arp);
+        packet.emit(hdr.arp_ipv4);
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv4_options);
         packet.emit(hdr.ipv6);

@@ -6,7 +6,12 @@ import importlib.util
 import os
 import shutil
 
+import hypothesis
 import pytest
+
+# A busy machine must not fail a test: speed lives in tests/bench. What failed is printed with the blob that repeats it.
+hypothesis.settings.register_profile("dcblab", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("dcblab")
 
 
 def _no_mininet() -> str | None:

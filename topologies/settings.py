@@ -117,6 +117,8 @@ def _port(topology: Topology, switch: str, port: int, dcb: Dcb) -> dict[str, Any
         "buffers": {pg: "lossless" if pg in dcb.pfc else "lossy" for pg in range(8)},
         "queue_limits": dict.fromkeys(range(8), dcb.queue_limit_bytes),
     }
+    if topology.peer(switch, port).node in {host.name for host in topology.hosts}:
+        settings["arp_proxy"] = True  # a host's kernel has a static neighbour, scapy and others ask
     if dcb.ets is not None:
         settings["ets"] = "fabric"
     return settings

@@ -436,6 +436,52 @@ def acl() -> Iterator[tuple[str, int, bytes | Packet]]:
         yield f"port-masked-{port}", port, ether() / udp("10.1.1.1")
 
 
+def arp_entries() -> list[Entry]:
+    """Ports 1, 2, 4, 5 and 6 answer; the ACL punts, drops and mirrors what comes in at 4, 5 and 6."""
+    ports = (1, 2, 4, 5, 6)
+    entries = [Entry("ingress.arp_proxy", {"ingress_port": port}, "ingress.arp_reply", [mac(port)]) for port in ports]
+    for port, action, params in ((4, "acl_punt", []), (5, "acl_drop", []), (6, "acl_mirror", [5])):
+        match = {**ANY, "in_port": [port, 0x1FF], "ether_type": [0x0806, 0xFFFF]}
+        entries.append(Entry("ingress.acl", match, f"ingress.{action}", list(params), port))
+    return entries
+
+
+def arp() -> Iterator[tuple[str, int, bytes | Packet]]:
+    """What is answered, byte for byte, and everything about ARP that is not."""
+    broadcast = "ff:ff:ff:ff:ff:ff"
+
+    def asked(**fields: Any) -> ARP:
+        return ARP(**{"hwsrc": HOST, "psrc": "10.1.0.2", "pdst": "169.254.0.1", **fields})
+
+    yield "request", 1, ether(broadcast) / asked()
+    yield "request-padded", 1, bytes(ether(broadcast) / asked()).ljust(60, b"\0")
+    yield "request-unicast", 1, ether() / asked(hwdst=ROUTER)
+    yield "request-for-a-host", 1, ether(broadcast) / asked(pdst="10.1.0.4")
+    yield "request-sender-differs", 1, ether(broadcast) / asked(hwsrc="02:00:00:00:01:77")
+    yield "request-tagged", 2, ether(broadcast) / Dot1Q(vlan=0, prio=5) / asked()
+    yield "request-two-tags", 2, ether(broadcast) / Dot1AD(vlan=9, prio=3) / Dot1Q(vlan=8, prio=1) / asked()
+    yield "request-three-tags", 2, ether(broadcast) / Dot1Q(vlan=9) / Dot1Q(vlan=8) / Dot1Q(vlan=7) / asked()
+    yield "request-elsewhere", 3, ether(broadcast) / asked()
+    yield "reply", 1, ether() / asked(op=2, hwdst=ROUTER)
+    yield "reverse-request", 1, ether(broadcast) / asked(op=3)
+    yield "operation-0", 1, ether(broadcast) / asked(op=0)
+    yield "operation-high", 1, ether(broadcast) / asked(op=0x0101)
+    yield "announcement", 1, ether(broadcast) / asked(pdst="10.1.0.2")
+    yield "probe", 1, ether(broadcast) / asked(psrc="0.0.0.0")
+    for name, fields in {
+        "hardware": {"hwtype": 6},
+        "protocol": {"ptype": 0x86DD},
+        "hardware-length": {"hwlen": 8},
+        "protocol-length": {"plen": 16},
+    }.items():
+        yield f"other-{name}", 1, bytes(ether(broadcast) / asked(**fields)).ljust(90, b"\0")
+    yield "cut", 1, bytes(ether(broadcast) / asked())[:41]
+    yield "cut-at-the-start", 1, bytes(ether(broadcast) / asked())[:20]
+    for port, what in ((4, "punted"), (5, "dropped"), (6, "mirrored")):
+        yield f"{what}-by-acl", port, ether(broadcast) / Dot1Q(vlan=1, prio=2) / asked()
+    yield "data-beside", 1, ether() / udp("10.1.1.1")
+
+
 def ecn_entries() -> list[Entry]:
     """Steps at 0 bytes: BMv2 knows no depth in bytes, its queue is always 0 of them."""
 
@@ -474,5 +520,6 @@ SCENARIOS = {
     "ecmp": lambda: scenario(ecmp()),
     "pause": lambda: scenario(pause()),
     "acl": lambda: scenario(acl(), acl_entries()),
+    "arp": lambda: scenario(arp(), arp_entries()),
     "ecn": lambda: scenario(ecn(), ecn_entries()),
 }

@@ -207,35 +207,34 @@ def test_port_rate_holds_in_real_time(lab: Lab) -> None:
     with running(lab) as core:
         core.tm.set_port(2, 10_000_000)
         one, two = lab.wire(1), lab.wire(2)
+        start = time.monotonic()
         for n in range(100):
             one.send(frame(1226, to=2, tag=n))
-        first = two.receive(1)
-        start = time.monotonic()
-        rest = two.receive(99)
+        got = two.receive(100)
         took = time.monotonic() - start
-        assert [tag_of(data) for data in first + rest] == list(range(100))
-        assert 0.097 < took < 0.3
+        assert [tag_of(data) for data in got] == list(range(100))
+        assert 0.099 <= took < 0.5
 
 
 def test_pause_and_pfc_on_the_wire(lab: Lab) -> None:
     with running(lab) as core:
-        core.tm.set_port(2, 100_000_000)  # a quantum is 5.12 us
+        core.tm.set_port(2, 10_000_000)  # a quantum is 51.2 us
         core.tm.set_port(1, 100_000_000)
         core.tm.set_priority_group(1, 3, StaticGroup(0, 1_000, 500, 10_000, 1 << 3))
         core.tm.set_pfc(1, tx_enable=1 << 3, quanta=60_000)
         one, two = lab.wire(1), lab.wire(2)
-        two.send(pfc({3: 20_000}))  # 102.4 ms
-        wait_for(lambda: core.tm.read_state("pause_count", 2 * 8 + 3) == 1)
         start = time.monotonic()
+        two.send(pfc({3: 10_000}))  # 512 ms
+        wait_for(lambda: core.tm.read_state("pause_count", 2 * 8 + 3) == 1)
         for n in range(5):
             one.send(frame(400, to=2, priority=3, pg=3, flags=LOSSLESS, tag=n))
         one.send(frame(400, to=2, priority=0, tag=99))
         assert [tag_of(data) for data in two.receive(1)] == [99]
         assert [read_pfc(data) for data in one.receive(1)] == [{3: 60_000}]
         assert [tag_of(data) for data in two.receive(5)] == list(range(5))
-        assert time.monotonic() - start > 0.080
+        assert time.monotonic() - start >= 0.512
         assert [read_pfc(data) for data in one.receive(1)] == [{3: 0}]
-        assert core.tm.read_state("paused_ns", 2 * 8 + 3) == 102_400_000
+        assert core.tm.read_state("paused_ns", 2 * 8 + 3) == 512_000_000
 
 
 def test_frames_longer_than_the_link_are_counted(lab: Lab) -> None:

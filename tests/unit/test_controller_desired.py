@@ -90,6 +90,14 @@ def test_port_config_and_pfc() -> None:
     )
 
 
+def test_arp_is_answered_where_the_config_says_so() -> None:
+    assert entries(CONFIG, "ingress.arp_proxy") == {}
+    found = entries(with_port("arp_proxy: true"), "ingress.arp_proxy")
+    assert {key: entry.action for key, entry in found.items()} == {
+        (("ingress_port", 1),): Action.of("ingress.arp_reply", mac=0x020100000101)
+    }
+
+
 def test_port_mac_and_rate() -> None:
     assert action(CONFIG, "egress.port_mac", egress_port=1) == Action.of("egress.set_src_mac", mac=0x020100000101)
     assert action(CONFIG, "egress.tm_port", port=3) == Action.of("egress.tm_set_port", rate_bps=100_000_000)

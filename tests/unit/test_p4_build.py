@@ -26,6 +26,7 @@ EXACT, LPM, TERNARY, RANGE = "EXACT", "LPM", "TERNARY", "RANGE"
 
 TABLES: dict[str, tuple[list[tuple[str, str, int]], list[str]]] = {
     "ingress.port_config": ([("ingress_port", EXACT, 9)], ["ingress.set_port"]),
+    "ingress.arp_proxy": ([("ingress_port", EXACT, 9)], ["ingress.arp_reply"]),
     "ingress.pcp_to_priority": (
         [("qos_profile", EXACT, 8), ("pcp", EXACT, 3), ("dei", EXACT, 1)],
         ["ingress.set_priority"],
@@ -86,6 +87,7 @@ ACTIONS: dict[str, list[tuple[str, int]]] = {
         ("pause_rx_enable", 1),
     ],
     "ingress.set_priority": [("priority", 3)],
+    "ingress.arp_reply": [("mac", 48)],
     "ingress.set_class": [("queue", 3), ("pg", 3), ("lossless", 1)],
     "ingress.route": [("nexthop", 16)],
     "ingress.drop_route": [],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from scapy.contrib.mac_control import MACControlClassBasedFlowControl, MACControlPause
 from scapy.layers.inet import IP, TCP, UDP, IPOption
 from scapy.layers.inet6 import IPv6
-from scapy.layers.l2 import Dot1Q, Ether
+from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 
 from switch.api import ActionCall, CounterValue, KeyMatch, MatchKind, MemberRef
@@ -325,6 +326,65 @@ def test_ecn_codepoints(pipeline: Interpreter, code: int, drop: int) -> None:
     assert counted(pipeline, "egress.ce_marked") == ({17: 2} if code in (1, 2) else {})
 
 
+# --- ARP ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def arp_pipeline(pipeline: Interpreter) -> Iterator[Interpreter]:
+    """Port 1 answers ARP; its profile puts priority 0 into queue 2, group 1."""
+    proxy = pipeline.table_insert(
+        "ingress.arp_proxy", exact(1), 0, ActionCall("ingress.arp_reply", (mac_int(PORT_MAC),))
+    )
+    mapped = pipeline.table_insert("ingress.priority_map", exact(4, 0), 0, ActionCall("ingress.set_class", (2, 1, 0)))
+    yield pipeline
+    pipeline.table_delete("ingress.arp_proxy", proxy)
+    pipeline.table_delete("ingress.priority_map", mapped)
+
+
+def arp_request(psrc: str = "10.1.0.3", pdst: str = "169.254.0.1", tags: int = 0) -> Packet:
+    frame: Packet = Ether(dst="ff:ff:ff:ff:ff:ff", src=NEXT_MAC)
+    for n in range(tags):
+        frame /= Dot1Q(vlan=100 + n, prio=5 - n)
+    return frame / ARP(op="who-has", hwsrc=NEXT_MAC, psrc=psrc, pdst=pdst)
+
+
+@pytest.mark.parametrize("tags", [0, 1, 2])
+@pytest.mark.parametrize("target", ["169.254.0.1", "10.2.0.3"])
+def test_an_arp_request_is_answered_as_scapy_would(arp_pipeline: Interpreter, target: str, tags: int) -> None:
+    request = arp_request(pdst=target, tags=tags)
+    packet = received(arp_pipeline, bytes(request).ljust(60, b"\0"))
+    told = {name: packet.get(f"{TM}.{name}") for name in ("priority", "pg", "lossless")}
+    assert told == {"priority": 0, "pg": 1, "lossless": 0}
+    assert packet.get("standard_metadata.priority") == 2
+    assert packet.get("standard_metadata.egress_spec") == 1
+    answer = request.copy()
+    answer.src, answer.dst = PORT_MAC, NEXT_MAC
+    answer[ARP].op = "is-at"
+    answer[ARP].hwsrc, answer[ARP].psrc = PORT_MAC, target
+    answer[ARP].hwdst, answer[ARP].pdst = NEXT_MAC, "10.1.0.3"
+    left = sent(arp_pipeline, packet)
+    assert left == bytes(answer).ljust(60, b"\0")
+    assert Ether(left).answers(request) if tags == 0 else True
+    assert counted(arp_pipeline, "ingress.rx") == counted(arp_pipeline, "egress.tx") == {8: 1}
+    assert counted(arp_pipeline, "ingress.drops") == {}
+
+
+@pytest.mark.parametrize(
+    ("frame", "port"),
+    [
+        (arp_request(), 2),  # not a port that answers
+        (arp_request(psrc="10.1.0.3", pdst="10.1.0.3"), 1),
+        (arp_request(psrc="0.0.0.0"), 1),
+        (Ether(src=NEXT_MAC) / ARP(op="is-at", hwsrc=NEXT_MAC, psrc="10.1.0.3", pdst="10.1.0.4"), 1),
+        (Ether(src=NEXT_MAC) / ARP(hwtype=6, psrc="10.1.0.3", pdst="10.1.0.4"), 1),
+        (Ether(src=NEXT_MAC) / ARP(ptype=0x86DD, plen=16) / Raw(bytes(40)), 1),
+    ],
+)
+def test_other_arp_is_dropped(arp_pipeline: Interpreter, frame: Packet, port: int) -> None:
+    assert sent(arp_pipeline, received(arp_pipeline, frame, port)) is None
+    assert counted(arp_pipeline, "ingress.drops") == {port * 8 + 2: 1}
+
+
 # --- parsing and rewriting against scapy --------------------------------------------------------------------------
 
 
@@ -397,7 +457,10 @@ def test_a_routed_frame_is_as_scapy_would_rewrite_it(frame: Packet, dscp: int | 
     assert left == bytes(expected)
 
 
-@given(data=st.binary(max_size=200), start=st.sampled_from(["", "0800", "86dd", "8100", "8808", "88cc", "81008100"]))
+@given(
+    data=st.binary(max_size=200),
+    start=st.sampled_from(["", "0800", "0806", "86dd", "8100", "8808", "88cc", "81008100"]),
+)
 @settings(max_examples=200, deadline=None)
 def test_random_bytes_are_routed_punted_or_counted(data: bytes, start: str) -> None:
     pipeline = make_pipeline()

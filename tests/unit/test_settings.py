@@ -23,6 +23,8 @@ def test_leaf_port_and_routes_by_hand() -> None:
     assert (leaf2.device_id, leaf2.address.split("/")[-2:]) == (2, ["x", "leaf2.sock"])
     port = leaf2.ports[5]
     assert (port.peer, port.mac, port.rate, port.pfc) == ("spine1", "02:01:00:00:02:05", 100_000_000, [3])
+    assert {number: port.arp_proxy for number, port in leaf2.ports.items()} == {n: n <= 4 for n in range(1, 7)}
+    assert not any(port.arp_proxy for port in parsed.switches["spine1"].ports.values())
     routes = {route.prefix: [(hop.port, hop.mac) for hop in route.via] for route in leaf2.routes}
     assert len(routes) == 16
     assert routes["10.1.0.1/32"] == [(5, "02:02:00:00:01:02"), (6, "02:02:00:00:02:02")]
