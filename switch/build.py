@@ -24,7 +24,7 @@ from switch.loader import load
 PACKAGE = Path(__file__).parent
 NATIVE = PACKAGE / "native"
 BASE_FLAGS = ("-std=gnu11", "-fno-strict-aliasing", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror")
-SANITIZE_FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover", "-fno-omit-frame-pointer", "-g", "-O1")
+SANITIZE_FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1", "-O1")
 DEBUG_FLAGS = ("-O0", "-g3")
 FAST_FLAGS = ("-O2",)
 

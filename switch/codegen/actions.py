@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
 from switch.codegen.expressions import Expressions, HeaderPlace, Scope, Target, UnionPlace, u64
@@ -25,8 +24,16 @@ CLONE_SESSION_BITS = 15  # as in simple_switch
 
 
 def c_string(text: str) -> str:
-    """A C string literal."""
-    return json.dumps(text).replace("??", '?""?')
+    """A C string literal of a text in UTF-8."""
+    plain = {ord('"'): '\\"', ord("\\"): "\\\\"}
+    parts = [plain.get(byte) or (chr(byte) if 32 <= byte < 127 and byte != ord("?") else f"\\{byte:03o}")
+             for byte in text.encode()]  # fmt: skip
+    return '"' + "".join(parts) + '"'
+
+
+def comment(text: str) -> str:
+    """A name inside a C comment."""
+    return "/* " + text.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *") + " */"
 
 
 class Primitives:

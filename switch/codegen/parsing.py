@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from switch.codegen.actions import Primitives
+from switch.codegen.actions import Primitives, comment
 from switch.codegen.bits import load_cells
 from switch.codegen.expressions import Emitter, Expressions, HeaderPlace, Scope, u64
 from switch.codegen.layout import Layout, cells_of, fixed_bytes, varbit_of
@@ -98,7 +98,7 @@ class ParserWriter:
             following = {name: successors - ends for name, successors in following.items() if name not in ends}
 
     def state(self, state: ParseState) -> None:
-        self.emit.lines.append(f"{self.labels[state.name]}: {{ /* {state.name} */")
+        self.emit.lines.append(f"{self.labels[state.name]}: {{ {comment(state.name)}")
         if self.cyclic:
             self.emit(f"if (++visits > {MAX_STATES}) {self.fail('ParserTimeout')}")
         for op in state.ops:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from switch.api import MatchKind
-from switch.codegen.actions import Primitives
+from switch.codegen.actions import Primitives, comment
 from switch.codegen.expressions import Emitter, Expressions, Scope, u64
 from switch.codegen.layout import Layout, cells_of, match_of
 from switch.model import Action, FieldRef, Pipeline, Table
@@ -49,7 +49,7 @@ class ControlWriter:
             stack += [node for node in reversed(list(self.successors(name))) if node is not None and node not in order]
         self.emit(f"goto {self.labels[self.pipeline.init_node]};")
         for name in order:
-            self.emit.lines.append(f"{self.labels[name]}: {{ /* {name} */")
+            self.emit.lines.append(f"{self.labels[name]}: {{ {comment(name)}")
             if name in self.pipeline.tables:
                 self.table(self.pipeline.tables[name])
             elif name in self.pipeline.conditionals:
@@ -104,7 +104,7 @@ class ControlWriter:
         emit("(void)hit;")
         emit("switch (action) {")
         for identifier in table.action_ids:
-            emit(f"case {identifier}: {{ /* {self.program.actions[identifier].name} */")
+            emit(f"case {identifier}: {{ {comment(self.program.actions[identifier].name)}")
             emit.depth += 1
             self.action(self.program.actions[identifier])
             if not table.hit_miss:
