@@ -349,7 +349,7 @@ static void *run(void *arg)
         }
         if (__atomic_load_n(&sw->waiting, __ATOMIC_ACQUIRE))
             let_others_in(sw);
-        if (busy)
+        if (busy || d->stop) /* whoever was let in may have asked for the end, and saw us awake */
             continue;
         uint64_t next = sw_next_deadline(sw);
         if (next < due)
