@@ -219,7 +219,7 @@ def test_port_rate_holds_in_real_time(lab: Lab) -> None:
 def test_pause_and_pfc_on_the_wire(lab: Lab) -> None:
     with running(lab) as core:
         core.tm.set_port(2, 10_000_000)  # a quantum is 51.2 us
-        core.tm.set_port(1, 100_000_000)
+        core.tm.set_port(1, 10_000_000)  # so that nothing is refreshed before 1.5 s
         core.tm.set_priority_group(1, 3, StaticGroup(0, 1_000, 500, 10_000, 1 << 3))
         core.tm.set_pfc(1, tx_enable=1 << 3, quanta=60_000)
         one, two = lab.wire(1), lab.wire(2)
