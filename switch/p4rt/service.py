@@ -17,6 +17,7 @@ from switch.api import PipelineError
 from switch.p4rt import codec
 from switch.p4rt.arbitration import Arbiter, Notification
 from switch.p4rt.control import DigestEvent, PacketInEvent, PortEvent, TargetControl, TargetFactory
+from switch.p4rt.device_config import program_of
 from switch.p4rt.errors import Code, P4RuntimeError, invalid, not_found, unimplemented
 from switch.p4rt.pipeline import Pipeline, take_over
 from switch.p4rt.roles import FULL_ACCESS, Role, object_id, parse_role
@@ -92,7 +93,7 @@ class Change:
         config = self.request.config
         try:
             self.schema = Schema(config.p4info)
-            self.target = self.factory(config.p4_device_config, config.p4info)
+            self.target = self.factory(program_of(config.p4_device_config), config.p4info)
         except (ValueError, OSError) as error:
             problems = getattr(error, "problems", None) or [str(error)]
             raise invalid(_listed("config: refused: ", problems)) from error
