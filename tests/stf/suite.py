@@ -52,7 +52,9 @@ def compiler_version() -> str:
 
 def programs(directory: Path) -> list[Path]:
     """Sources with an STF file of the same name, below `directory`."""
-    return sorted(source for source in directory.rglob("*.p4") if source.with_suffix(".stf").exists())
+    return sorted(
+        source for source in directory.rglob("*.p4") if source.is_file() and source.with_suffix(".stf").is_file()
+    )
 
 
 def uses_v1model(source: Path, seen: frozenset[Path] = frozenset()) -> bool:
