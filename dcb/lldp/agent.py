@@ -208,6 +208,10 @@ class LldpAgent:
             self.counters.lldpdu_length_errors += 1
             raise ValueError(f"LLDPDU: {size} bytes, must fit into {MAX_PDU_BYTES}")
 
+    def pdu(self) -> bytes:
+        """The LLDPDU that the agent sends now."""
+        return self._pdu(self.local, self.organizational)
+
     def _pdu(self, local: LocalSystem, organizational: tuple[OrganizationalTlv, ...]) -> bytes:
         tlvs = [local.chassis_id.raw(), local.port_id.raw(), TimeToLive(self.timers.tx_ttl_s).raw(), *local.tlvs()]
         return b"".join(tlv.encode() for tlv in (*tlvs, *(one.raw() for one in organizational))) + b"\0\0"
@@ -270,7 +274,7 @@ class LldpAgent:
         """The frames that are due, without FCS; each is given once."""
         frames = []
         while (due := self.transmitter.take(now_ns)) is not None:
-            pdu = self._shutdown_pdu() if due is Due.SHUTDOWN else self._pdu(self.local, self.organizational)
+            pdu = self._shutdown_pdu() if due is Due.SHUTDOWN else self.pdu()
             frames.append(build_frame(self.mac, pdu, self.destination))
             self.counters.stats_frames_out_total += 1
         return frames
