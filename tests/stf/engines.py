@@ -1,4 +1,4 @@
-"""What an STF file is played to: the switch core with generated C, or the interpreter, with the ports that it names.
+"""What an STF file is played to: the switch core with generated C, or the interpreter. Every port exists.
 
 Time stands still until `pass_us`; what takes a moment of its own (resubmitting, recirculating) is waited for.
 """
@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from switch.api import PipelineControl
-from switch.core import DigestData, SwitchCore
+from switch.core import MAX_PORTS, DigestData, SwitchCore
 from switch.interp_switch import SimpleSwitch
 from switch.interpreter import Interpreter
 from switch.loader import load
@@ -51,8 +51,8 @@ class NativeEngine:
         cpu_port = next(port for port in CPU_PORTS if port not in ports)
         self.core = SwitchCore(json_text, cpu_port=cpu_port, drop_port=DROP_PORT, seed=0, debug=debug)
         self.now_ps = 0
-        for port in sorted(ports):
-            if port != DROP_PORT:
+        for port in range(MAX_PORTS):
+            if port not in (cpu_port, DROP_PORT):
                 self.core.tm.add_port(port)
 
     @property
@@ -93,18 +93,16 @@ class NativeEngine:
 class InterpreterEngine:
     """The interpreter inside simple_switch's order of things."""
 
-    def __init__(self, program: Program, ports: Collection[int]) -> None:
+    def __init__(self, program: Program) -> None:
         self.control = Interpreter(program, seed=0, drop_port=DROP_PORT)
         self.switch = SimpleSwitch(self.control)
-        self.ports = frozenset(ports) - {DROP_PORT}
 
     @property
     def failed_asserts(self) -> int:
         return self.control.failed_asserts
 
     def receive(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        outputs = self.switch.receive(port, frame)
-        return [(output.port, output.frame) for output in outputs if output.port in self.ports]
+        return [(output.port, output.frame) for output in self.switch.receive(port, frame)]
 
     def take_digests(self) -> list[tuple[int, bytes]]:
         taken = list(self.switch.digests)
@@ -125,9 +123,9 @@ class InterpreterEngine:
 
 
 def open_engine(name: str, json_text: str, ports: Collection[int], *, debug: bool = True) -> Engine:
-    """The engine of that name (`NAMES`) with `ports`. `debug`: C without optimisation, which compiles sooner."""
+    """The engine of that name (`NAMES`); none of `ports` is its CPU port. `debug`: C that compiles sooner."""
     if name == "native":
         return NativeEngine(json_text, ports, debug=debug)
     if name == "interpreter":
-        return InterpreterEngine(load(json_text), ports)
+        return InterpreterEngine(load(json_text))
     raise ValueError(f"engine {name!r} is not one of {', '.join(NAMES)}")

@@ -1,8 +1,8 @@
 """Plays the statements of an STF file to an engine, in order, and compares what came out at the end.
 
-As p4c's driver does: the switch has the ports that the file names and no other; frames are compared port by port, in
-the order in which they left; an expectation without a final `$` is a prefix; a port that nothing is expected on may
-send nothing. Unlike it, counters, and what our own words ask, are compared where they stand.
+As p4c's driver does: frames that leave through ports that the file does not name are not looked at; frames are compared
+port by port, in the order in which they left; an expectation without a final `$` is a prefix; a port that nothing is
+expected on may send nothing. Unlike it, counters, and what our own words ask, are compared where they stand.
 """
 
 from __future__ import annotations

@@ -187,11 +187,11 @@ def test_a_port_expected_without_data_may_send_anything() -> None:
     assert played("matching", SEND + SEND + "expect 1").status == suite.PASSED
 
 
-def test_ports_that_the_file_does_not_name_do_not_exist() -> None:
+def test_ports_that_the_file_does_not_name_are_not_looked_at() -> None:
     assert runner.ports_of(parse(SEND + "expect 7 00")) == {0, 7}
     for engine in engines.NAMES:
         json_text = (PROGRAMS / "matching.json").read_text()
-        assert suite.play(json_text, SEND, engine).status == suite.PASSED  # what it sends to port 1 is gone
+        assert suite.play(json_text, SEND, engine).status == suite.PASSED
 
 
 @pytest.mark.parametrize(
