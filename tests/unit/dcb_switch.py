@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cache
 
 from finsy.proto import p4i, p4r
 from p4rt_client import DCB_JSON, DCB_P4INFO, DEVICE_ID, p4info
@@ -43,6 +44,7 @@ def number(mac: str) -> int:
     return int(mac.replace(":", ""), 16)
 
 
+@cache
 def data(length: int, *, priority: int = 3, to: int = 2, ecn: int = 0, source: int = 1) -> bytes:
     """A RoCEv2-like frame of `length` bytes for 10.1.0.<to>; `source` tells flows apart."""
     headers = (
