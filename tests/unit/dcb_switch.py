@@ -196,7 +196,7 @@ class DcbSwitch(Direct):
 
     def drain(self) -> list[Output]:
         """Run until nothing is due."""
-        left: list[Output] = []
+        left = self.switch_core.outputs()
         for _ in range(200_000):
             deadline = self.switch_core.next_deadline()
             if deadline is None:
