@@ -105,11 +105,11 @@ class EtsTable:
                 raise TlvError(tlv, f"{field} entries", len(values), "must be 8")
         for priority, traffic_class in enumerate(self.priority_tc):
             if not 0 <= traffic_class < max_tcs:
-                rule = f"must be 0..{max_tcs - 1}: {max_tcs} traffic classes"
+                rule = f"must be 0..{max_tcs - 1}: {max_tcs} classes"
                 raise TlvError(tlv, f"traffic class of priority {priority}", traffic_class, rule)
         for traffic_class, algorithm in enumerate(self.tsa):
             if algorithm not in (0, 1, 2, 255):
-                rule = "must be 0 (strict), 1 (CBS), 2 (ETS) or 255 (vendor specific)"
+                rule = "must be 0 (strict), 1 (CBS), 2 (ETS) or 255 (vendor)"
                 raise TlvError(tlv, f"TSA of traffic class {traffic_class}", algorithm, rule)
         for traffic_class, percent in enumerate(self.bandwidth):
             if not 0 <= percent <= 100:

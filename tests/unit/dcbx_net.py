@@ -1,4 +1,4 @@
-"""Ports, hand-made frames and a wire for the DCBX tests: everything that is due is carried, the clock moves by deadline."""
+"""Ports, hand-made frames and a wire for the DCBX tests: what is due is carried, the clock moves by deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dcb.lldp.tlv and pdu: bytes worked out by hand from 802.1AB, scapy's LLDP layers, tshark, and any bytes at all."""
+"""dcb.lldp.tlv and pdu: bytes worked out by hand from 802.1AB, scapy, tshark, and any bytes at all."""
 
 from __future__ import annotations
 
@@ -110,10 +110,9 @@ def test_what_scapy_sends_is_read() -> None:
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_tshark_reads_what_is_sent(tmp_path: Path) -> None:
     write_pcap(tmp_path / "a.pcap", [full_frame()])
-    fields = (
-        "lldp.chassis.id.mac lldp.port.id lldp.time_to_live lldp.tlv.system.name lldp.tlv.system.desc lldp.port.desc "
-        "lldp.tlv.system_cap lldp.tlv.enable_system_cap lldp.mgn.addr.ip4 lldp.mgn.addr.ip6 lldp.ieee.802_1.port_vlan.id"
-    ).split()
+    fields = ["lldp.chassis.id.mac", "lldp.port.id", "lldp.time_to_live", "lldp.tlv.system.name"]
+    fields += ["lldp.tlv.system.desc", "lldp.port.desc", "lldp.tlv.system_cap", "lldp.tlv.enable_system_cap"]
+    fields += ["lldp.mgn.addr.ip4", "lldp.mgn.addr.ip6", "lldp.ieee.802_1.port_vlan.id"]
     arguments = [argument for name in (*fields, "_ws.malformed") for argument in ("-e", name)]
     (line,) = tshark(tmp_path / "a.pcap", "-T", "fields", "-E", "separator=;", *arguments)
     assert line == ("02:00:00:00:00:01;e1;121;spine1;dcblab;to leaf1;0x0014;0x0004;10.0.0.1;::1;100;")

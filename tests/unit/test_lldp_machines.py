@@ -1,4 +1,4 @@
-"""LLDP's machines: what is sent when, how neighbours come, change, age and go; every time is exact, the clock is given."""
+"""LLDP's machines: what is sent when, how neighbours come, change, age and go; exact times, the clock is given."""
 
 from __future__ import annotations
 
