@@ -46,8 +46,10 @@ def compiler_version() -> str:
     """What p4c says about itself. Raises FileNotFoundError where it is not on the PATH."""
     if shutil.which(COMPILER) is None:
         raise FileNotFoundError(f"{COMPILER} is not on the PATH")
-    text = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
-    return " ".join(text.split()).partition("Version ")[2] or text.strip()
+    done = subprocess.run(
+        [COMPILER, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
+    )
+    return " ".join(done.stdout.split()).partition("Version ")[2] or done.stdout.strip()
 
 
 def programs(directory: Path) -> list[Path]:
