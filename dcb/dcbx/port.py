@@ -16,8 +16,10 @@ every attribute is local, until one is left.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from dcb.cee.convert import app_from_cee, app_to_cee, ets_from_groups, groups_from_ets
 from dcb.cee.machine import CeeMachine, FeatureSettings, FeatureStatus
@@ -36,7 +38,9 @@ from dcb.lldp.receive import (
     NeighborRemoved,
 )
 from dcb.lldp.tlv import OrganizationalTlv
-from dcb.lldp.transmit import LldpTimers
+from dcb.lldp.transmit import NS_PER_S, LldpTimers
+
+FLAPS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ class DcbxPort:
         self.mode = Mode.CEE if settings.mode is ModeSetting.CEE else Mode.IEEE
         self.mode_why = "as set" if settings.mode is not ModeSetting.AUTO else "IEEE unless the peer speaks only CEE"
         self._settings = settings
+        self._pfc_changes_ns: deque[int] = deque(maxlen=FLAPS)
         self._ets: AsymmetricMachine[EtsTable] = AsymmetricMachine(settings.ets, settings.ets_willing)
         self._pfc: SymmetricMachine[int] = SymmetricMachine(settings.pfc_enable, settings.pfc_willing, mac)
         self._app: SymmetricMachine[tuple[AppEntry, ...]] = SymmetricMachine(settings.app, settings.app_willing, mac)
@@ -124,6 +129,15 @@ class DcbxPort:
         if not self.link_up or self.multi_peer or len(self.remotes) != 1:
             return None
         return next(iter(self.remotes.values()))
+
+    @property
+    def pfc_flaps(self) -> bool:
+        """Whether PFC changed `FLAPS` times, each within 2 s of the last, and has not been configured since.
+
+        Two willing ends that break the tie in opposite ways can swap their PFC for ever, as fast as LLDP may send.
+        """
+        times = [*self._pfc_changes_ns]
+        return len(times) == FLAPS and all(later - time <= 2 * NS_PER_S for time, later in pairwise(times))
 
     @property
     def sent(self) -> DcbxTlvs:
@@ -167,6 +181,7 @@ class DcbxPort:
         if settings.mode is not self._settings.mode:
             self._set_mode(Mode.CEE if settings.mode is ModeSetting.CEE else Mode.IEEE, "as set")
         self._settings = settings
+        self._pfc_changes_ns.clear()
         self.cee.set_local(cee_settings(settings))
         return self._after([], now_ns)
 
@@ -216,6 +231,8 @@ class DcbxPort:
         self._tell_cee()
         before, self._operational = self._operational, self._run()
         changed = self._operational.differs(before)
+        if "pfc" in changed:
+            self._pfc_changes_ns.append(now_ns)
         if changed:
             self.counters.state_changes += 1
             events.append(OperationalChanged(before, self._operational, changed))

@@ -145,13 +145,16 @@ def _pfc(port: DcbxPort, peer: RemoteView) -> list[Finding]:
         if not oper.pfc_enable:
             return []
         return [_mismatch("pfc", mine, "no PFC TLV", "let the peer announce PFC, or switch PFC off here")]
+    theirs = numbers(said.priorities)
+    other = "higher-mac" if settings.tie_break is TieBreak.LOWER_MAC else "lower-mac"
+    if port.pfc_flaps and settings.pfc_willing and said.willing:
+        advice = "PFC changes all the time: the peer breaks the tie the other way (open-lldp does): set tie_break"
+        return [_mismatch("pfc", mine, theirs, f"{advice} {other} here, or make one end not willing")]
     if said.enable == oper.pfc_enable:
         return []
-    theirs = numbers(said.priorities)
     if not settings.pfc_willing and not said.willing:
         advice = f"neither end is willing: make one willing, or set PFC {mine} there or {theirs} here"
     elif settings.pfc_willing and said.willing:
-        other = "higher-mac" if settings.tie_break is TieBreak.LOWER_MAC else "lower-mac"
         advice = (
             f"both ends are willing; if this lasts, the peer breaks the tie the other way (open-lldp does): set "
             f"tie_break {other} here, or make one end not willing"
