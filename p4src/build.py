@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compiles dcb.p4 with stock p4c into p4src/build and writes the manifest: what `make p4` runs.
 
-Sources and p4c in, `dcb.json`, `dcb.p4info.txtpb` and `manifest.json` out. The same sources and p4c give the same
+Sources and p4c in; `dcb.json`, `dcb.p4info.txtpb`, the same of `dcb_bmv2` (-DTM_EMULATION, for a target without our
+traffic manager) and `manifest.json` out. The same sources and p4c give the same
 bytes wherever the repository and p4c lie: the compiler runs in the repository with relative paths, and the names of its
 own include files are cut down to their base names. Only the standard library, so that it runs before the environment is
 made.
@@ -24,12 +25,17 @@ SOURCE_DIRECTORY = Path("p4src")
 BUILD_DIRECTORY = SOURCE_DIRECTORY / "build"
 JSON_NAME = "dcb.json"
 P4INFO_NAME = "dcb.p4info.txtpb"
+# name of a build -> flags of its own
+VARIANTS = {"dcb": (), "dcb_bmv2": ("-DTM_EMULATION",)}
 MANIFEST_NAME = "manifest.json"
-OUTPUT_NAMES = (JSON_NAME, P4INFO_NAME)
+OUTPUT_NAMES = tuple(name + ending for name in VARIANTS for ending in (".json", ".p4info.txtpb"))
 # As typed at the root of the repository.
 COMMAND = (
     f"p4c --target bmv2 --arch v1model --p4runtime-files {BUILD_DIRECTORY}/{P4INFO_NAME} "
     f"-o {BUILD_DIRECTORY} {SOURCE_DIRECTORY}/dcb.p4"
+)
+EMULATION_COMMAND = COMMAND.replace("dcb.p4info", "dcb_bmv2.p4info").replace(
+    f"-o {BUILD_DIRECTORY} ", f"-o {BUILD_DIRECTORY}/dcb_bmv2.json -DTM_EMULATION "
 )
 # The one warning that is no mistake: BMv2 takes no default action with a selector, and ours asks for none.
 EXPECTED_WARNING = "does not support default_action for .ingress.nexthop (due to action profiles)"
@@ -50,11 +56,20 @@ def sha256(path: Path) -> str:
 
 
 def meaning_sha256(json_text: str) -> str:
-    """SHA-256 of a BMv2 JSON without its source positions: what it does, whatever comments the sources hold."""
+    """SHA-256 of a BMv2 JSON without its source positions: what it does, wherever its lines are in the sources.
+
+    p4c names what it makes of plain statements by file and line (`egress116`, `tbl_egress116`): these are numbered
+    in the order in which they come.
+    """
+    stems = "|".join(path.stem for path in source_paths())
+    by_line = re.compile(rf"(?:tbl_)?((?:{stems})\d+)(?:_\d+)?")
+    numbers: dict[str, int] = {}
 
     def stripped(node: object) -> object:
         if isinstance(node, dict):
-            return {key: stripped(value) for key, value in node.items() if key != "source_info"}
+            return {str(stripped(key)): stripped(value) for key, value in node.items() if key != "source_info"}
+        if isinstance(node, str) and (match := by_line.fullmatch(node)):
+            return node.replace(match.group(1), f"line{numbers.setdefault(match.group(1), len(numbers))}")
         return [stripped(item) for item in node] if isinstance(node, list) else node
 
     text = json.dumps(stripped(json.loads(json_text)), sort_keys=True)
@@ -82,25 +97,39 @@ def relocate(text: str) -> str:
 
 
 def compile_into(directory: Path, repository: Path = REPOSITORY) -> None:
-    """Compiles the program and leaves the two outputs in `directory`.
+    """Compiles every variant and leaves the outputs in `directory`.
 
     Raises BuildError where p4c is not on the PATH, fails, or warns: a warning in this program is a mistake in it.
     """
     p4c = shutil.which("p4c")
     if p4c is None:
         raise BuildError("p4c: not on the PATH; see docs/p4.md")
+    for variant, flags in VARIANTS.items():
+        _compile(p4c, variant, flags, directory, repository)
+
+
+def _compile(p4c: str, variant: str, flags: tuple[str, ...], directory: Path, repository: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="dcb-p4-") as scratch_name:
         scratch = Path(scratch_name)
-        command = [p4c, "--target", "bmv2", "--arch", "v1model"]
-        command += ["--p4runtime-files", str(scratch / P4INFO_NAME), "-o", str(scratch), f"{SOURCE_DIRECTORY}/dcb.p4"]
+        command = [
+            p4c,
+            *flags,
+            "--target",
+            "bmv2",
+            "--arch",
+            "v1model",
+            "--p4runtime-files",
+            str(scratch / P4INFO_NAME),
+        ]
+        command += ["-o", str(scratch), f"{SOURCE_DIRECTORY}/dcb.p4"]
         result = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
         diagnostics = (result.stdout + result.stderr).strip()
         reported = [line for line in diagnostics.splitlines() if "warning:" in line or "error:" in line]
         if result.returncode != 0 or any(EXPECTED_WARNING not in line for line in reported):
-            raise BuildError(f"p4c: exit code {result.returncode}\n{diagnostics}")
+            raise BuildError(f"p4c: {variant}: exit code {result.returncode}\n{diagnostics}")
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / JSON_NAME).write_text(relocate((scratch / JSON_NAME).read_text()))
-        (directory / P4INFO_NAME).write_text((scratch / P4INFO_NAME).read_text())
+        (directory / f"{variant}.json").write_text(relocate((scratch / JSON_NAME).read_text()))
+        (directory / f"{variant}.p4info.txtpb").write_text((scratch / P4INFO_NAME).read_text())
 
 
 def manifest(version: str, directory: Path, repository: Path = REPOSITORY) -> str:
@@ -108,6 +137,7 @@ def manifest(version: str, directory: Path, repository: Path = REPOSITORY) -> st
     content = {
         "p4c": version,
         "command": COMMAND,
+        "command of dcb_bmv2": EMULATION_COMMAND,
         "sources": {str(path): sha256(repository / path) for path in source_paths(repository)},
         "outputs": {name: sha256(directory / name) for name in OUTPUT_NAMES},
     }

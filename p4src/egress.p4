@@ -4,7 +4,11 @@
 #define DCB_EGRESS_P4
 
 #include "pfc.p4"
+#ifdef TM_EMULATION
+#include "tm_emulation.p4"
+#else
 #include "tm.p4"
+#endif
 
 // Congestion experienced by bytes left in the queue, WRED between Kmin and Kmax (docs/contract.md, section 2).
 control EcnMark(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std, in bit<32> base) {
@@ -126,7 +130,11 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
     PfcTransmit() pfc;
     EcnMark() ecn;
     Rewrite() rewrite;
+#ifdef TM_EMULATION
+    EmulatedEgress() emulation;
+#else
     TrafficManagerObjects() traffic_manager;
+#endif
 
     action set_src_mac(bit<48> mac) {
         hdr.ethernet.src_addr = mac;
@@ -141,6 +149,10 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
 
     apply {
         bit<32> base = (bit<32>)std.egress_port << 3; // cells of this port
+#ifdef TM_EMULATION
+        emulation.apply(meta, std);
+        if (meta.emu_round == ROUND_NONE) { // else it comes back and is not sent
+#endif
         if (meta.routed == 1) {
             ecn.apply(hdr, meta, std, base);
             rewrite.apply(hdr, meta, std);
@@ -164,9 +176,13 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
         if (meta.tm.pfc_request == 0 && meta.verdict != VERDICT_DROP) {
             tx.count(base + (bit<32>)meta.tm.priority);
         }
+#ifdef TM_EMULATION
+        }
+#else
         if (meta.tm.model == 1) {
             traffic_manager.apply(meta, std);
         }
+#endif
     }
 }
 

@@ -265,6 +265,9 @@ header tm_t {
 }
 
 const bit<8> FIELDS_OF_MIRROR = 1;
+#ifdef TM_EMULATION
+const bit<8> FIELDS_OF_EMULATION = 2;
+#endif
 
 struct metadata_t {
     tm_t    tm;
@@ -303,6 +306,50 @@ struct metadata_t {
     bit<48> ecn_slope;
     bit<1>  drop_non_ect;
     bit<8>  tm_pool;
+#ifdef TM_EMULATION
+    // Kept by a frame that goes round and by the copies that become PFC frames (tm_emulation.p4).
+    @field_list(FIELDS_OF_EMULATION)
+    bit<2>  emu_round;
+    @field_list(FIELDS_OF_EMULATION)
+    bit<48> emu_now;          // microseconds
+    @field_list(FIELDS_OF_EMULATION)
+    bit<9>  emu_ingress_port;
+    @field_list(FIELDS_OF_EMULATION)
+    bit<9>  emu_egress_port;
+    @field_list(FIELDS_OF_EMULATION)
+    bit<3>  emu_queue;
+    @field_list(FIELDS_OF_EMULATION)
+    bit<3>  emu_priority;
+    @field_list(FIELDS_OF_EMULATION)
+    bit<3>  emu_pg;
+    @field_list(FIELDS_OF_EMULATION)
+    bit<1>  emu_lossless;
+    @field_list(FIELDS_OF_EMULATION)
+    bit<1>  emu_routed;
+    @field_list(FIELDS_OF_EMULATION)
+    bit<1>  emu_ticketed;
+    @field_list(FIELDS_OF_EMULATION)
+    bit<1>  emu_bounced;      // egress sent it back
+    @field_list(FIELDS_OF_EMULATION)
+    bit<32> emu_ticket;
+    @field_list(FIELDS_OF_EMULATION)
+    bit<1>  emu_xon_notice;   // the notice says XON, not XOFF
+    @field_list(FIELDS_OF_EMULATION)
+    bit<16> emu_pfc_time;
+    bit<9>  emu_pfc_port;
+    bit<48> emu_low_since;
+    bit<32> emu_low_ticket;
+    // From the tables of the traffic manager; sizes in frames.
+    bit<64> emu_rate_bps;
+    bit<32> emu_quantum;      // microseconds, in units of 2^-12
+    bit<8>  emu_tx_enable;
+    bit<16> emu_quanta;
+    bit<1>  emu_static;
+    bit<32> emu_xoff_frames;
+    bit<32> emu_xon_frames;
+    bit<32> emu_full_frames;  // XOFF and headroom
+    bit<32> emu_limit_frames;
+#endif
 }
 
 struct headers_t {

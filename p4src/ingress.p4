@@ -6,6 +6,9 @@
 #include "classify.p4"
 #include "forward.p4"
 #include "pfc.p4"
+#ifdef TM_EMULATION
+#include "tm_emulation.p4"
+#endif
 
 control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     counter(PORT_N_CELLS, CounterType.packets_and_bytes) rx;
@@ -15,6 +18,9 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     MacControlReceive() mac_control;
     Acl() acl;
     Route() route;
+#ifdef TM_EMULATION
+    EmulatedIngress() emulation;
+#endif
 
     // The request becomes its answer and goes back where it came from (RFC 826): every address is here.
     action answer_arp() {
@@ -32,6 +38,12 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     apply {
         bit<32> base = (bit<32>)std.ingress_port << 3; // cells of this port
         meta.tm.setValid();
+#ifdef TM_EMULATION
+        meta.tm.model = 1;
+        if (meta.emu_round != ROUND_NONE) {
+            // Decided when it came in.
+        } else
+#endif
         if (hdr.packet_out.isValid()) {
             meta.tm.priority = hdr.packet_out.queue;
             std.priority = hdr.packet_out.queue;
@@ -89,6 +101,9 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             hdr.packet_in.reason = meta.reason;
             std.egress_spec = CPU_PORT_ID;
         }
+#ifdef TM_EMULATION
+        emulation.apply(hdr, meta, std, base);
+#endif
     }
 }
 

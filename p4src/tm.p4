@@ -12,26 +12,52 @@
     @tm(kind) @name(full_name) counter(PORT_N_CELLS, CounterType.packets_and_bytes) object;
 #define TM_REGISTER(kind, full_name, object) \
     @tm(kind) @name(full_name) register<bit<64>>(PORT_N_CELLS) object;
+#define TM_COUNTERS \
+    TM_COUNTER("enqueued", ".egress.tm_enqueued", tm_enqueued) \
+    TM_COUNTER("dequeued", ".egress.tm_dequeued", tm_dequeued) \
+    TM_COUNTER("drop_queue_limit", ".egress.tm_drop_queue", tm_drop_queue) \
+    TM_COUNTER("drop_pg_limit", ".egress.tm_drop_pg", tm_drop_pg) \
+    TM_COUNTER("drop_headroom", ".egress.tm_drop_headroom", tm_drop_headroom) \
+    TM_COUNTER("drop_pool", ".egress.tm_drop_pool", tm_drop_pool) \
+    TM_COUNTER("drop_port", ".egress.tm_drop_port", tm_drop_port) \
+    TM_COUNTER("drop_rx", ".egress.tm_drop_rx", tm_drop_rx)
 #define TM_KEEP(object) object.read(value, 0); object.write(0, value);
+
+// The emulation of tm_emulation.p4 looks the tables up in ingress, for the port that a frame came in on and the queue that it
+// goes to, and counts outside of this control.
+#ifdef TM_EMULATION
+#define TM_INGRESS_PORT meta.emu_ingress_port
+#define TM_EGRESS_PORT meta.emu_egress_port
+#define TM_QUEUE meta.emu_queue
+#define EMULATED(statement) statement
+TM_COUNTERS
+#else
+#define TM_INGRESS_PORT std.egress_port
+#define TM_EGRESS_PORT std.egress_port
+#define TM_QUEUE std.priority
+#define EMULATED(statement)
+#endif
 
 control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t std) {
     @name(".egress.tm_set_port") @noWarn("unused")
-    action tm_set_port(bit<64> rate_bps) { }
+    action tm_set_port(bit<64> rate_bps) { EMULATED(meta.emu_rate_bps = rate_bps;) }
 
     @tm("port") @name(".egress.tm_port")
     table tm_port {
-        key = { std.egress_port: exact @name("port"); }
+        key = { TM_INGRESS_PORT: exact @name("port"); }
         actions = { tm_set_port; @defaultonly NoAction; }
         const default_action = NoAction();
         size = 512;
     }
 
     @name(".egress.tm_set_pfc") @noWarn("unused")
-    action tm_set_pfc(bit<8> tx_enable, bit<16> quanta, bit<24> queue_map) { }
+    action tm_set_pfc(bit<8> tx_enable, bit<16> quanta, bit<24> queue_map) {
+        EMULATED(meta.emu_tx_enable = tx_enable; meta.emu_quanta = quanta;)
+    }
 
     @tm("pfc") @name(".egress.tm_pfc")
     table tm_pfc {
-        key = { std.egress_port: exact @name("port"); }
+        key = { TM_INGRESS_PORT: exact @name("port"); }
         actions = { tm_set_pfc; @defaultonly NoAction; }
         const default_action = NoAction();
         size = 512;
@@ -58,7 +84,12 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
     }
 
     @name(".egress.tm_pg_static") @noWarn("unused")
-    action tm_pg_static(bit<32> reserved, bit<32> xoff, bit<32> xon, bit<32> headroom, bit<8> priorities) { }
+    action tm_pg_static(bit<32> reserved, bit<32> xoff, bit<32> xon, bit<32> headroom, bit<8> priorities) {
+        EMULATED(meta.emu_static = 1;)
+        EMULATED(meta.emu_xoff_frames = (xoff + (1 << NOMINAL_SHIFT) - 1) >> NOMINAL_SHIFT;)
+        EMULATED(meta.emu_xon_frames = xon >> NOMINAL_SHIFT;)
+        EMULATED(meta.emu_full_frames = (xoff + headroom) >> NOMINAL_SHIFT;)
+    }
 
     @name(".egress.tm_pg_dynamic") @noWarn("unused")
     action tm_pg_dynamic(bit<32> reserved, bit<8> alpha, bit<32> xon_offset, bit<32> headroom, bit<8> priorities) { }
@@ -66,7 +97,7 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
     @tm("priority_group") @name(".egress.tm_priority_group")
     table tm_priority_group {
         key = {
-            std.egress_port: exact @name("port");
+            TM_INGRESS_PORT: exact @name("port");
             meta.tm.pg: exact @name("pg");
         }
         actions = { tm_pg_static; tm_pg_dynamic; @defaultonly NoAction; }
@@ -75,7 +106,7 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
     }
 
     @name(".egress.tm_queue_static") @noWarn("unused")
-    action tm_queue_static(bit<32> limit) { }
+    action tm_queue_static(bit<32> limit) { EMULATED(meta.emu_limit_frames = limit >> NOMINAL_SHIFT;) }
 
     @name(".egress.tm_queue_dynamic") @noWarn("unused")
     action tm_queue_dynamic(bit<8> alpha) { }
@@ -83,8 +114,8 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
     @tm("queue") @name(".egress.tm_queue")
     table tm_queue {
         key = {
-            std.egress_port: exact @name("port");
-            std.priority: exact @name("queue");
+            TM_EGRESS_PORT: exact @name("port");
+            TM_QUEUE: exact @name("queue");
         }
         actions = { tm_queue_static; tm_queue_dynamic; @defaultonly NoAction; }
         const default_action = NoAction();
@@ -102,14 +133,9 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
         size = 1;
     }
 
-    TM_COUNTER("enqueued", ".egress.tm_enqueued", tm_enqueued)
-    TM_COUNTER("dequeued", ".egress.tm_dequeued", tm_dequeued)
-    TM_COUNTER("drop_queue_limit", ".egress.tm_drop_queue", tm_drop_queue)
-    TM_COUNTER("drop_pg_limit", ".egress.tm_drop_pg", tm_drop_pg)
-    TM_COUNTER("drop_headroom", ".egress.tm_drop_headroom", tm_drop_headroom)
-    TM_COUNTER("drop_pool", ".egress.tm_drop_pool", tm_drop_pool)
-    TM_COUNTER("drop_port", ".egress.tm_drop_port", tm_drop_port)
-    TM_COUNTER("drop_rx", ".egress.tm_drop_rx", tm_drop_rx)
+#ifndef TM_EMULATION
+    TM_COUNTERS
+#endif
 
     TM_REGISTER("queue_depth", ".egress.tm_queue_depth", tm_queue_depth)
     TM_REGISTER("queue_watermark", ".egress.tm_queue_watermark", tm_queue_watermark)
@@ -127,9 +153,14 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
         bit<64> value;
         tm_port.apply();
         tm_pfc.apply();
-        tm_scheduler.apply();
         tm_priority_group.apply();
         tm_queue.apply();
+#ifdef TM_EMULATION
+        if (meta.tm.model != 2) { // never: the rest is there to be seen
+            return;
+        }
+#endif
+        tm_scheduler.apply();
         tm_pool.apply();
         tm_enqueued.count(0);
         tm_dequeued.count(0);

@@ -198,10 +198,13 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+OUTPUTS = ("dcb.json", "dcb.p4info.txtpb", "dcb_bmv2.json", "dcb_bmv2.p4info.txtpb")
+
+
 def differences(manifest: Any, repository: Path) -> list[str]:
     """What in `repository` is not as the manifest says."""
     sources = {f"p4src/{path.name}": sha256(path) for path in (repository / "p4src").glob("*.p4")}
-    outputs = {name: sha256(repository / "p4src" / "build" / name) for name in ("dcb.json", "dcb.p4info.txtpb")}
+    outputs = {name: sha256(repository / "p4src" / "build" / name) for name in OUTPUTS}
     found = []
     for kind, there in (("sources", sources), ("outputs", outputs)):
         listed = manifest[kind]
@@ -243,14 +246,14 @@ def test_p4c_makes_the_same_bytes(tmp_path: Path) -> None:
     if version != committed["p4c"]:
         pytest.skip(f"p4c {version} is on the PATH, the build is of p4c {committed['p4c']}")
     build.compile_into(tmp_path)
-    for name in ("dcb.json", "dcb.p4info.txtpb"):
+    for name in build.OUTPUT_NAMES:
         assert (tmp_path / name).read_bytes() == (BUILD / name).read_bytes(), name
     assert build.manifest(version, tmp_path) == (BUILD / "manifest.json").read_text()
 
 
 def test_no_path_of_the_build_machine_is_left(program: Any) -> None:
     assert program["program"] == "p4src/dcb.p4"
-    text = (BUILD / "dcb.json").read_text() + (BUILD / "dcb.p4info.txtpb").read_text()
+    text = "".join((BUILD / name).read_text() for name in OUTPUTS)
     assert '"/' not in text
 
 
@@ -330,6 +333,31 @@ def test_tables_are_big_enough_for_every_port(p4info: Any) -> None:
         ports = [per_port[field] for field in fields if field in per_port]
         if ports:
             assert table.size >= ports[0] * (8 if len(fields) == 2 else 1), name
+
+
+def test_the_emulation_shows_the_same_objects(p4info: Any) -> None:
+    """Tables, counters and registers of dcb_bmv2 have the names, ids and shapes of dcb: one controller for both."""
+    text = (BUILD / "dcb_bmv2.p4info.txtpb").read_text()
+    emulation = text_format.Parse(text, p4i.P4Info())
+    assert named(emulation.counters) == named(p4info.counters)
+    assert list(emulation.action_profiles) == list(p4info.action_profiles)
+    assert list(emulation.controller_packet_metadata) == list(p4info.controller_packet_metadata)
+    actions = named(emulation.actions)
+    for name, action in named(p4info.actions).items():
+        assert actions[name] == action, name
+    assert {name for name in actions if name not in named(p4info.actions)} == {
+        name for name in actions if ".emu_" in name
+    }
+    tables = named(emulation.tables)
+    assert tables.keys() == named(p4info.tables).keys()
+    for name, table in named(p4info.tables).items():
+        assert list(tables[name].match_fields) == list(table.match_fields), name
+        assert list(tables[name].action_refs) == list(table.action_refs), name
+        assert tables[name].preamble == table.preamble
+    registers = named(emulation.registers)
+    for name, register in named(p4info.registers).items():
+        assert registers[name] == register, name
+    assert all("emu_" in name for name in registers.keys() - named(p4info.registers).keys())
 
 
 def test_packet_io_headers(p4info: Any) -> None:
