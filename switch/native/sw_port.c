@@ -17,6 +17,7 @@
 #define TX_BATCH 64u
 #define RX_RESERVE 32u /* room before the frame, for the tag that is put back */
 #define BLOCK_BYTES (1u << 16)
+#define SEND_BUFFER_BYTES (104 * 1024)
 
 #ifndef PACKET_IGNORE_OUTGOING
 #define PACKET_IGNORE_OUTGOING 23
@@ -93,9 +94,10 @@ int sw_socket_open(sw_socket_t *s, const char *interface, const char **what)
     s->fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); /* protocol 0: nothing arrives before bind */
     if (s->fd < 0)
         return -1;
-    int send_bytes = 4 << 20;
-    if (setsockopt(s->fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_bytes, sizeof send_bytes) < 0)
-        setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
+    /* What a shaped link has not sent yet is charged to the socket. Small, so that frames wait where the program sees them:
+     * in the traffic manager. The kernel doubles it; a plain veth charges nothing. */
+    int send_bytes = SEND_BUFFER_BYTES;
+    setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
     struct packet_mreq promiscuous = {.mr_ifindex = s->ifindex, .mr_type = PACKET_MR_PROMISC};
     struct sockaddr_ll addr = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL), .sll_ifindex = s->ifindex};
     if (ring_open(s, interface_mtu(s->fd, interface), what) < 0)

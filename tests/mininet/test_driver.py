@@ -216,6 +216,23 @@ def test_port_rate_holds_in_real_time(lab: Lab) -> None:
         assert 0.099 <= took < 0.5
 
 
+def test_behind_a_shaped_link_frames_wait_in_the_traffic_manager(lab: Lab) -> None:
+    """tc lets 5 ms pass for each frame. The kernel takes what SO_SNDBUF holds, fewer than 110 frames; the program must
+    see the rest as queue depth (that is how p4lang's ECN exercise marks)."""
+    space = lab.names[0]
+    shaper = ("tc", "-n", space, "qdisc", "add", "dev", "s2", "root", "tbf", "rate", "2mbit", "burst", "3000")
+    if subprocess.run([*shaper, "limit", "10000000"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("this kernel has no tbf qdisc")
+    with running(lab) as core:
+        one, two = lab.wire(1), lab.wire(2)
+        for n in range(150):
+            one.send(frame(1226, to=2, tag=n))
+        wait_for(lambda: core.tm.read_counter("enqueued", 2 * 8).packets == 150)
+        two.receive(3)  # whatever the kernel takes, it has taken
+        assert core.tm.read_state("queue_packets", 2 * 8) > 20
+        assert [tag_of(data) for data in two.receive(147)] == list(range(3, 150))
+
+
 def test_pause_and_pfc_on_the_wire(lab: Lab) -> None:
     with running(lab) as core:
         core.tm.set_port(2, 10_000_000)  # a quantum is 51.2 us
