@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -27,16 +28,14 @@ FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 SANITIZE = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 
 
-class BuildError(RuntimeError):
+class BuildError(OSError):
     """No C compiler, or it refused a source; the message carries what it said."""
 
 
 def cache_dir() -> Path:
-    """Where built programs are kept: `$DCBLAB_CACHE`, or `dcblab` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    """Where built programs are kept: $DCBLAB_CACHE, else ~/.cache/dcblab (as in `switch.build`)."""
     given = os.environ.get("DCBLAB_CACHE")
-    if given:
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dcblab"
+    return Path(given) if given else Path.home() / ".cache" / "dcblab"
 
 
 def build(program: str, *, sanitize: bool = False) -> Path:
@@ -44,8 +43,8 @@ def build(program: str, *, sanitize: bool = False) -> Path:
 
     `sanitize`: with AddressSanitizer and UndefinedBehaviorSanitizer. Raises `BuildError`.
     """
-    compiler = os.environ.get("CC", "cc")
-    command = [compiler, *FLAGS, *(SANITIZE if sanitize else ())]
+    compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    command = [*compiler, *FLAGS, *(SANITIZE if sanitize else ())]
     digest = hashlib.sha256("\0".join([platform.machine(), *command]).encode())
     for path in sorted([*(NATIVE / name for name in PROGRAMS[program]), *NATIVE.glob("*.h")]):
         digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
@@ -53,9 +52,14 @@ def build(program: str, *, sanitize: bool = False) -> Path:
     target = directory / f"{program}-{digest.hexdigest()[:20]}"
     if target.exists():
         return target
-    if shutil.which(compiler) is None:
-        raise BuildError(f"no C compiler: '{compiler}' is not on the PATH (install gcc, or set CC)")
-    directory.mkdir(parents=True, exist_ok=True)
+    if shutil.which(compiler[0]) is None:
+        raise BuildError(
+            f"there is no C compiler: {compiler[0]!r} is not on the PATH. Install one (apt install gcc), or set CC"
+        )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BuildError(f"the cache directory {directory} cannot be made: {error}; set DCBLAB_CACHE") from error
     handle, temporary = tempfile.mkstemp(prefix=f"{program}-", dir=directory)
     os.close(handle)
     try:

@@ -29,7 +29,7 @@ DEBUG_FLAGS = ("-O0", "-g3")
 FAST_FLAGS = ("-O2",)
 
 
-class BuildError(RuntimeError):
+class BuildError(OSError):
     """No compiler, or a compiler that fails; the message has its output."""
 
 

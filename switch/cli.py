@@ -14,7 +14,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -190,6 +191,8 @@ def parse(arguments: Sequence[str]) -> Options:
         raise UsageError(f"--cpu-port {given.cpu_port}: must differ from --drop-port")
     if not 1 <= given.priority_queues <= 8:
         raise UsageError(f"--priority-queues {given.priority_queues}: must be 1..8")
+    if given.ready_fd is not None and given.ready_fd < 0:
+        raise UsageError(f"--ready-fd {given.ready_fd}: must not be negative")
     if not 0 <= given.device_id < 1 << 64:
         raise UsageError(f"--device-id {given.device_id}: must be 0..2^64-1")
     if given.grpc_server_ssl and not (given.grpc_server_key and given.grpc_server_cert):
@@ -245,12 +248,22 @@ def _print_version() -> NoReturn:
     raise SystemExit(0)
 
 
+@contextmanager
+def _named(flag: str, value: object) -> Iterator[None]:
+    """Put flag and value in front of what the system says about a file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{flag} {value}: {error.strerror or error}") from error
+
+
 def _set_up_logging(options: Options) -> None:
     handlers: list[logging.Handler] = []
     if options.log_console:
         handlers.append(logging.StreamHandler(sys.stderr))
     if options.log_file is not None:
-        handlers.append(logging.FileHandler(f"{options.log_file}.txt"))
+        with _named("--log-file", options.log_file):
+            handlers.append(logging.FileHandler(f"{options.log_file}.txt"))
     if not handlers:
         # Errors and notices are always seen.
         stderr = logging.StreamHandler(sys.stderr)
@@ -282,7 +295,8 @@ async def serve(options: Options) -> None:
         pcap_dir=options.pcap_dir,
     )
     if options.pcap_dir is not None:
-        options.pcap_dir.mkdir(parents=True, exist_ok=True)
+        with _named("--pcap", options.pcap_dir):
+            options.pcap_dir.mkdir(parents=True, exist_ok=True)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -338,12 +352,13 @@ def _announce(options: Options) -> None:
     )
     # The file first: whoever waits on the pipe or on standard output finds it.
     if options.ready_file is not None:
-        temporary = options.ready_file.with_name(f".{options.ready_file.name}.{os.getpid()}")
-        temporary.write_text(line + "\n")
-        temporary.replace(options.ready_file)  # appears whole or not at all
+        with _named("--ready-file", options.ready_file):
+            temporary = options.ready_file.with_name(f".{options.ready_file.name}.{os.getpid()}")
+            temporary.write_text(line + "\n")
+            temporary.replace(options.ready_file)  # appears whole or not at all
     print(line, flush=True)
     if options.ready_fd is not None:
-        with os.fdopen(options.ready_fd, "w") as pipe:
+        with _named("--ready-fd", options.ready_fd), os.fdopen(options.ready_fd, "w") as pipe:
             pipe.write(line + "\n")
 
 
@@ -361,10 +376,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except UsageError as error:
         print(f"dcbswitch: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    _set_up_logging(options)
-    for notice in options.notices:
-        log.warning("%s", notice)
     try:
+        _set_up_logging(options)
+        for notice in options.notices:
+            log.warning("%s", notice)
         asyncio.run(serve(options))
     except (OSError, ValueError) as error:
         problems = getattr(error, "problems", None) or [str(error)]

@@ -30,7 +30,19 @@ from topologies.settings import STORAGE_PRIORITY, Dcb, Ecn, controller_config
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=__doc__.split("\n")[0])
 SYNC_TIMEOUT_S = 60.0
 SCENARIOS = {storage_and_business.NAME: storage_and_business}
-LabName = Annotated[str, typer.Option("--lab", help="name of the lab: its sockets are in /run/dcblab/NAME")]
+
+
+def _lab_name(name: str) -> str:
+    try:
+        run_dir(name)
+    except ValueError as error:
+        raise _fail(str(error), 2) from None
+    return name
+
+
+LabName = Annotated[
+    str, typer.Option("--lab", callback=_lab_name, help="name of the lab: its sockets are in /run/dcblab/NAME")
+]
 
 
 def _fail(message: str, code: int) -> typer.Exit:
@@ -125,10 +137,10 @@ def up(
     script: Annotated[Path | None, typer.Option(help="run these Mininet commands instead of a prompt")] = None,
 ) -> None:
     """Bring up a lossless leaf-spine and give the Mininet prompt; `dcbctl` works beside it."""
-    _need_root()
     topology, configuration = _describe(leaves, spines, hosts, rate, pfc, lab)
     if script is not None and not script.is_file():
         raise _fail(f"script {script}: no such file", 2)
+    _need_root()
     try:
         with FabricNetwork(topology, lab=lab) as net:
             path = run_dir(lab) / "config.yaml"
@@ -145,7 +157,11 @@ def up(
 
 def _describe(leaves: int, spines: int, hosts: int, rate: str, pfc: str, lab: str) -> tuple[Topology, dict[str, Any]]:
     try:
-        topology = leaf_spine(leaves, spines, hosts, parse_rate(int(rate) if rate.isdigit() else rate), name=lab)
+        rate_bps = parse_rate(rate)
+    except ValueError as error:
+        raise _fail(f"--rate {rate!r}: {error}", 2) from None
+    try:
+        topology = leaf_spine(leaves, spines, hosts, rate_bps, name=lab)
     except ValueError as error:
         raise _fail(str(error), 2) from None
     priorities = [p.strip() for p in pfc.split(",") if p.strip()]

@@ -22,8 +22,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from switch.build import BuildError, build_program
 from topologies.description import GATEWAY_IP4, GATEWAY_IP6, Endpoint, Host, Switch, Topology
-from topologies.paths import run_dir, switch_socket
+from topologies.paths import PIPELINE_JSON, run_dir, switch_socket
 
 # util-linux; a preexec_fn would fork this process, which gRPC's threads do not survive
 DIE_WITH_PARENT = ["setpriv", "--pdeathsig", "KILL"]
@@ -134,7 +135,15 @@ class FabricNetwork:
         return self.topology.switch(end.node).port_mac(end.port) if end.port else self.topology.host(end.node).mac
 
     def start_switches(self) -> None:
-        """Start dcbswitch in every switch's namespace and wait until all serve P4Runtime."""
+        """Start dcbswitch in every switch's namespace and wait until all serve P4Runtime.
+
+        The program is compiled first, once: four switches would do it four times, and where it cannot be compiled that
+        is known before anything waits for a controller.
+        """
+        try:
+            build_program(PIPELINE_JSON.read_bytes())
+        except BuildError as error:
+            raise NetworkError(str(error)) from None
         for switch in self.topology.switches:
             self._start_switch(switch)
         for name in self._switches:

@@ -94,9 +94,11 @@ class Change:
         try:
             self.schema = Schema(config.p4info)
             self.target = self.factory(program_of(config.p4_device_config), config.p4info)
-        except (ValueError, OSError) as error:
+        except ValueError as error:
             problems = getattr(error, "problems", None) or [str(error)]
             raise invalid(_listed("config: refused: ", problems)) from error
+        except OSError as error:  # nothing is wrong with the program: no compiler, no room for what it makes
+            raise P4RuntimeError(Code.INTERNAL, f"config: cannot be built here: {error}") from error
 
 
 class Service:

@@ -122,6 +122,39 @@ def test_exit_statuses(tmp_path: Path) -> None:
     assert "none.json" in missing.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "status", "said"),
+    [
+        (["--log-file", "/nonexistent/log"], 1, "--log-file /nonexistent/log: No such file or directory"),
+        (["--ready-file", "/nonexistent/ready"], 1, "--ready-file /nonexistent/ready: No such file or directory"),
+        (["--pcap", "/proc/nonexistent"], 1, "--pcap /proc/nonexistent: No such file or directory"),
+        (["--ready-fd", "777"], 1, "--ready-fd 777: Bad file descriptor"),
+        (["--ready-fd", "-1"], 2, "--ready-fd -1: must not be negative"),
+    ],
+)
+def test_what_cannot_be_written_is_named(tmp_path: Path, flags: list[str], status: int, said: str) -> None:
+    failed = run("--no-p4", *flags, "--", "--grpc-server-addr", f"unix:{tmp_path}/s")
+    assert (failed.returncode, failed.stderr) == (status, f"dcbswitch: {said}\n")
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("CC", "/nonexistent/cc", "there is no C compiler: '/nonexistent/cc' is not on the PATH. Install one"),
+        ("DCBLAB_CACHE", "/proc/nonexistent", "the cache directory /proc/nonexistent cannot be made"),
+    ],
+)
+def test_a_program_that_cannot_be_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv("DCBLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv(name, value)
+    failed = run(str(EVERYTHING_JSON), "--", "--grpc-server-addr", f"unix:{tmp_path}/s")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.startswith(f"dcbswitch: {said}"), failed.stderr
+
+
 def test_serves_until_sigterm(tmp_path: Path) -> None:
     socket, ready_file = tmp_path / "s.sock", tmp_path / "ready"
     reading, writing = os.pipe()

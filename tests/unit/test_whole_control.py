@@ -217,3 +217,12 @@ def test_a_stranger_changes_nothing(switch: DcbSwitch) -> None:
     with pytest.raises(P4RuntimeError, match="primary"):
         switch.service.prepare(push)
     assert forwards(switch)
+
+
+def test_no_compiler_is_no_fault_of_the_program(switch: DcbSwitch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "/nonexistent/cc")
+    with Traffic(switch) as traffic, pytest.raises(P4RuntimeError, match="there is no C compiler") as caught:
+        switch.service.prepare(request(DCB_JSON.read_bytes())).build()
+    assert caught.value.code.name == "INTERNAL"
+    assert (traffic.sent > 0, traffic.lost) == (True, 0)
+    assert forwards(switch)
