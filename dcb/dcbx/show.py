@@ -105,7 +105,8 @@ def _app_lines(entries: Sequence[AppEntry]) -> list[str]:
     for priority in range(8):
         codes = [one.protocol for one in entries if one.selector == Selector.DSCP and one.priority == priority]
         if codes:
-            lines.append(f"Prio:{priority} \t dscp: {','.join(f' {code:02}' for code in codes)} ")
+            # The tool prints a comma too many and backs over it; so does this, byte for byte.
+            lines.append(f"Prio:{priority} \t dscp: {''.join(f' {code:02},' for code in codes)}\b ")
     return lines
 
 

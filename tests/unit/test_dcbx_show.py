@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from dcbx_net import HIGH, LOW, MIDDLE, OTHER, ROCE, STORAGE, S, Wire, said, up
 
 from dcb.cee.tlv import CeeTlv, Control, Feature, Header, PfcFeature
 from dcb.dcbx.machines import TieBreak
+from dcb.dcbx.port import DcbxPort
 from dcb.dcbx.report import Severity, ets_text, link_report
 from dcb.dcbx.settings import DcbxSettings, ModeSetting
 from dcb.dcbx.show import (
@@ -30,7 +32,8 @@ from dcb.dcbx.tlv import (
     EtsTable,
     PfcConfiguration,
 )
-from dcb.lldp.tlv import ManagementAddress, OrganizationalTlv, RawTlv, SystemCapabilities, TextTlv
+from dcb.lldp.agent import LocalSystem
+from dcb.lldp.tlv import ChassisId, ManagementAddress, OrganizationalTlv, PortId, RawTlv, SystemCapabilities, TextTlv
 
 SWITCH = DcbxSettings.switch(STORAGE, 0b1000, (ROCE,))
 APPS = (
@@ -73,10 +76,25 @@ def test_lldptool_neighbor() -> None:
         "\tApp#   2 \t Prio 4 \t Sel 2 \t P-ID\t {S}TCP Port: 3260\n"
         "\tApp#   3 \t Prio 3 \t Sel 3 \t P-ID\t UDP or DCCP Port: 4791\n"
         "\tApp#   4 \t Prio 5 \t Sel 4 \t P-ID\t TCP/STCP/UDP/DCCP Port: 20049\n"
-        "\tPrio:3 \t dscp:  26 \n"
-        "\tPrio:6 \t dscp:  48 \n"
+        "\tPrio:3 \t dscp:  26,\b \n"
+        "\tPrio:6 \t dscp:  48,\b \n"
         "End of LLDPDU TLV\n"
     )
+
+
+@pytest.mark.parametrize("mode", [ModeSetting.IEEE, ModeSetting.CEE])
+def test_lldptool_prints_our_frames_as_we_do(mode: ModeSetting) -> None:
+    """Golden: what `lldptool -t -n` of lldpad 1.1+git20221028 (Debian 12) printed of this port's frames over a veth."""
+    mac = bytes.fromhex("02bb00000002")
+    apps = (ROCE, AppEntry(1, 0x8906, 3), AppEntry(5, 26, 3), AppEntry(5, 48, 6))
+    settings = replace(DcbxSettings.switch(STORAGE, 0b1_1000, apps), mode=mode)
+    capabilities = SystemCapabilities(0x14, 0x04)
+    address = ManagementAddress(1, bytes([10, 0, 0, 1]), 2, 7)
+    name = PortId.interface("leaf1-eth1")
+    texts = ("to host", "leaf1", "dcblab switch")
+    port = DcbxPort(mac, LocalSystem(ChassisId.mac(mac), name, *texts, capabilities, (address,)), settings)
+    golden = Path(__file__).parent / "dcbx_golden" / f"lldptool-{mode.value}.txt"
+    assert lldptool_local(port) == golden.read_text()
 
 
 def test_lldptool_local_and_none() -> None:
