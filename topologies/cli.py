@@ -78,6 +78,10 @@ def run(
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     folder = out or results_dir(scenario) / time.strftime("%Y%m%d-%H%M%S")
     try:
+        folder.mkdir(parents=True, exist_ok=True)  # now, and not after minutes of traffic
+    except OSError as error:
+        raise _fail(f"results folder {folder}: {error.strerror}", 1) from None
+    try:
         runs = asyncio.run(_run_scenario(console, duration, lab))
     except (NetworkError, ConfigError, TimeoutError, OSError) as error:
         raise _fail(str(error), 1) from None

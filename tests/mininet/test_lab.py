@@ -125,3 +125,48 @@ def test_wrong_use_says_why_and_exits_2(environment: dict[str, str], arguments: 
         [*DCBLAB, *arguments], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
     )
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "message"),
+    [
+        (["run", "storage-and-business", "--out", "/proc/x"], {}, "results folder /proc/x: No such file or directory"),
+        (["up"], {"CC": "/nonexistent/cc"}, "there is no C compiler: '/nonexistent/cc' is not on the PATH"),
+        (["up"], {"DCBLAB_CACHE": "/proc/x"}, "the cache directory /proc/x cannot be made"),
+        (["up"], {"DCBLAB_RUN": "/proc/x"}, "/proc/x"),
+    ],
+)
+def test_a_lab_that_cannot_be_says_so_at_once_and_leaves_nothing(
+    environment: dict[str, str], arguments: list[str], variables: dict[str, str], message: str
+) -> None:
+    done = subprocess.run(
+        [*DCBLAB, *arguments],
+        env=environment | variables,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert fabric_links() == ""
+
+
+def test_ctrl_c_ends_a_run_and_its_lab(environment: dict[str, str], tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*DCBLAB, "run", "storage-and-business", "--out", str(tmp_path / "out")],
+        env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        while "run 1/3" not in (line := process.stdout.readline()):
+            assert line, process.communicate()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, "Traceback" in errors) == (130, False), errors
+    assert fabric_links() == ""
