@@ -119,7 +119,7 @@ def _runs() -> Iterator[None]:
     try:
         yield
     except (NetError, CaptureError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"dcbtraffic: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
 
 

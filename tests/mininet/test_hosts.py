@@ -530,5 +530,5 @@ def test_dcbtraffic_names_a_missing_route() -> None:
     with inside(A):
         done = CliRunner().invoke(app, ["send", "--dst", "192.0.2.1"])
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: ")
+    assert done.stderr.startswith("dcbtraffic: ")
     assert "192.0.2.1" in done.stderr

@@ -53,7 +53,7 @@ def test_wrong_use(arguments: str, words: str) -> None:
 def test_an_absent_interface_is_a_failed_run() -> None:
     result = run(app, ["pfc", "--xoff", "3", "--dev", "nosuch0"])
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("dcbtraffic: ")
     assert "nosuch0" in result.stderr
 
 
