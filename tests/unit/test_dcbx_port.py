@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dcbx_net import HIGH, LOW, MIDDLE, OTHER, ROCE, STORAGE, S, Wire, said, up
+from dcbx_net import HIGH, LOW, MIDDLE, OTHER, ROCE, STORAGE, S, Wire, local, said, up
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dcb.cee.machine import ErrorFlag
 from dcb.cee.tlv import CeeTlv, Control, Feature, Header, PfcFeature, SubTlv
@@ -302,6 +304,45 @@ def test_two_ends_that_recommend_and_are_willing_swap_their_ets() -> None:
     b = up(HIGH, DcbxSettings(ets=OTHER, recommendation=OTHER, ets_willing=True))
     Wire(((a, ""), (b, ""))).run(5 * S)
     assert (a.operational.ets, b.operational.ets) == (OTHER, STORAGE)
+
+
+@pytest.mark.parametrize("low_willing", [False, True])
+@pytest.mark.parametrize("high_willing", [False, True])
+@pytest.mark.parametrize("low_first", [False, True])
+def test_every_pair_of_ends_settles(low_willing: bool, high_willing: bool, low_first: bool) -> None:
+    """Who is willing, who has the lower MAC, who comes first: both run one PFC unless neither is willing."""
+    base = DcbxSettings()
+    low = DcbxPort(LOW, local(LOW), replace(base, pfc_enable=0b1000, pfc_willing=low_willing))
+    high = DcbxPort(HIGH, local(HIGH), replace(base, pfc_enable=0b1_0000, pfc_willing=high_willing))
+    wire = Wire(((low, ""), (high, "")))
+    for port in (low, high) if low_first else (high, low):
+        port.set_link(True, wire.now_ns)
+        wire.run(wire.now_ns + 7 * S)
+    wire.run(120 * S)
+    low_runs, high_runs = {
+        (False, False): (3, 4),
+        (True, False): (4, 4),
+        (False, True): (3, 3),
+        (True, True): (3, 3),
+    }[low_willing, high_willing]
+    assert (low.operational.pfc_priorities, high.operational.pfc_priorities) == ((low_runs,), (high_runs,))
+    assert low.operational.lossless_priorities == ((low_runs,) if low_runs == high_runs else ())
+
+
+@given(st.lists(st.lists(st.tuples(st.sampled_from([8, 9, 10, 11, 12, 16, 99]), st.binary(max_size=30)), max_size=4)))
+def test_any_tlvs_in_any_order(pdus: list[list[tuple[int, bytes]]]) -> None:
+    """What is run is always of valid records, and of what was valid in a PDU, or of the port itself."""
+    port = host()
+    allowed = {0}
+    for n, pdu in enumerate(pdus):
+        tlvs = [OrganizationalTlv(b"\x00\x80\xc2", subtype, info) for subtype, info in pdu]
+        pfc = decode_all(tlvs).pfc
+        allowed |= {pfc.enable} if pfc is not None else set()
+        port.receive(said(LOW, tlvs), n * S)
+        port.operational.ets.check("ETS")
+        assert port.operational.pfc_enable in allowed
+        for frame in port.frames_to_send(n * S):
+            assert decode_all(decode_frame(frame).pdu.organizational).problems == ()
 
 
 # Timing over a link

@@ -316,3 +316,10 @@ def test_modes_that_differ_and_cee() -> None:
         "PFC 4",
         "MISMATCH|PEER: neither willing, and they want different things",
     )
+
+
+def test_the_example_of_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "dcbx.md").read_text()
+    (block,) = (part.split("```")[0] for part in text.split("```python\n")[1:])
+    exec(compile(block, "docs/dcbx.md", "exec"), {})
+    assert capsys.readouterr().out == "('ets', 'pfc', 'app', 'agreed') (3,)\n"
