@@ -26,7 +26,7 @@ from dcb.cee.machine import CeeMachine, FeatureSettings, FeatureStatus
 from dcb.cee.tlv import AppFeature, PfcFeature, PriorityGroups, SubTlv
 from dcb.dcbx.machines import AsymmetricMachine, State, SymmetricMachine
 from dcb.dcbx.settings import AppDialect, DcbxSettings, Mode, ModeSetting, Operational, configuration_tlvs
-from dcb.dcbx.tlv import AppEntry, ApplicationVlan, DcbxTlvs, EtsTable, PfcConfiguration, Subtype
+from dcb.dcbx.tlv import AppEntry, ApplicationVlan, DcbxTlvs, EtsTable, PfcConfiguration, Selector, Subtype
 from dcb.dcbx.views import DcbxCounters, Rejection, RemoteView, ets_unusable, pfc_unusable, view
 from dcb.lldp.agent import AdminStatus, FrameDiscarded, LldpAgent, LldpEvent, LocalSystem
 from dcb.lldp.receive import (
@@ -354,9 +354,9 @@ class DcbxPort:
         follows = _follows(groups)
         enable = pfc.oper.enable if pfc.oper_mode else 0
         entries = self._settings.app
-        if _follows(app):
-            mine = {entry.key for entry in entries}
-            entries = (*entries, *(entry for entry in app_from_cee(app.oper) if entry.key not in mine))
+        if _follows(app):  # the peer's, all of it; what CEE has no words for stays as it is here
+            unsaid = tuple(entry for entry in entries if entry.selector == Selector.DSCP)
+            entries = (*app_from_cee(app.oper), *unsaid)
         return Operational(
             self.mode,
             ets_from_groups(groups.oper) if follows else self._settings.ets,

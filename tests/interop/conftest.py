@@ -1,4 +1,4 @@
-"""Fixtures of the interoperability tests: a link, lldpad and lldpd at its ends, our agent, all ended whatever happens."""
+"""Fixtures of the interoperability tests: a link, lldpad and the NIC at its ends; all ended whatever happens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A veth link between two network namespaces, a tap on it, and tshark's reading of what the tap saw.
 
-`Link` owns the namespaces; agents (`lldpad.Lldpad`, `lldpd.Lldpd`, `peer.Peer`) live in one of them each. Nothing sleeps for a
-fixed time: `until` asks again until a condition holds, and fails with what it was waiting for.
+`Link` owns the namespaces; agents (`lldpad.Lldpad`, `lldpd.Lldpd`, `peer.Peer`) live in one of them each. Nothing
+sleeps for a fixed time: `until` asks again until a condition holds, and fails with what it was waiting for.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def ip(*arguments: str) -> None:
 
 
 def until(condition: Callable[[], Value], what: str, seconds: float = 10.0) -> Value:
-    """The first true value of `condition`, asked every 20 ms; fails after `seconds`, naming `what` and the last value."""
+    """The first true value of `condition`, asked every 20 ms; fails after `seconds`, naming `what`."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
@@ -118,7 +118,7 @@ class Link:
 
 @dataclass
 class Tlv:
-    """One TLV as tshark shows it: its title, and the fields below it by name, in order, as tshark prints their values."""
+    """One TLV as tshark shows it: its title, and by name the fields below it, their values as tshark prints them."""
 
     title: str
     fields: dict[str, list[str]] = field(default_factory=dict)
@@ -148,7 +148,8 @@ class Dissected:
 
     def ieee8021(self, subtype: int) -> list[Tlv]:
         """TLVs of 802.1 with this subtype."""
-        return [tlv for tlv in self.tlvs if subtype in [int(v, 0) for v in tlv.fields.get("lldp.ieee.802_1.subtype", [])]]
+        name = "lldp.ieee.802_1.subtype"
+        return [tlv for tlv in self.tlvs if subtype in [int(v, 0) for v in tlv.fields.get(name, [])]]
 
     @property
     def ttl(self) -> int:
@@ -163,7 +164,7 @@ class Dissected:
 
 
 class Tap:
-    """LLDP frames that pass one end of a link, with the direction. Frames stay in the socket until `frames` is called."""
+    """LLDP frames that pass one end of a link, by direction. They stay in the socket until `poll` is called."""
 
     def __init__(self, end: End) -> None:
         self._end = end
@@ -199,7 +200,7 @@ class Tap:
 
 
 def has_tlv(subtype: int, body: bytes | None = None, oui: bytes = b"\x00\x80\xc2") -> Callable[[bytes], bool]:
-    """Condition on a frame: an organizationally specific TLV with this OUI and subtype and, where given, these contents."""
+    """Condition on a frame: a TLV with this OUI and subtype and, where given, these contents."""
 
     def fulfils(frame: bytes) -> bool:
         at = 14
@@ -223,8 +224,9 @@ def dissect(frames: list[bytes], directory: Path) -> list[Dissected]:
         out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
         for number, frame in enumerate(frames):
             out.write(struct.pack("<IIII", number, 0, len(frame), len(frame)) + frame)
-    shown = subprocess.run(["tshark", "-r", str(capture), "-T", "pdml"], check=True, capture_output=True, text=True).stdout
-    return [_frame(packet) for packet in ET.fromstring(shown).iter("packet")]
+    command = ["tshark", "-r", str(capture), "-T", "pdml"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [_frame(packet) for packet in ET.fromstring(shown.stdout).iter("packet")]
 
 
 def _frame(packet: ET.Element) -> Dissected:

@@ -1,4 +1,4 @@
-"""Debian's lldpad on an interface that `dcbnic.c` gives Data Center Bridging, with lldptool's and dcbtool's answers parsed.
+"""Debian's lldpad on an interface that `dcbnic.c` gives DCB, with lldptool's and dcbtool's answers parsed.
 
 Each instance has a network namespace of its own (its control socket is abstract, so belongs to it), a mount and an IPC
 namespace of its own (it keeps state in /dev/shm and /run), and its own configuration file.
@@ -23,7 +23,8 @@ START = 'mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs /run && LD_PRELOA
 
 def missing() -> str | None:
     """Why lldpad cannot be run here, or None."""
-    absent = [name for name in ("lldpad", "lldptool", "dcbtool", "unshare", "tshark", "cc") if shutil.which(name) is None]
+    programs = ("lldpad", "lldptool", "dcbtool", "unshare", "tshark", "cc")
+    absent = [name for name in programs if shutil.which(name) is None]
     return f"{', '.join(absent)} not installed (apt-get install lldpad tshark gcc; make setup)" if absent else None
 
 
@@ -133,7 +134,7 @@ class Tlvs(dict[str, list[str]]):
 
 
 class Lldpad:
-    """A running lldpad. `fields` of dcbtool and TLVs of lldptool are read from it; `stop` lets it say goodbye (TTL 0)."""
+    """A running lldpad; dcbtool and lldptool ask and tell it things. `stop` lets it say goodbye (TTL 0)."""
 
     def __init__(self, nic: Nic, directory: Path, repair: Path | None = None) -> None:
         self.nic = nic

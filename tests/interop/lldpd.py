@@ -35,11 +35,10 @@ class Lldpd:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Lldpd:
-        start = ["ip", "netns", "exec", self.end.namespace, "unshare", "-m", "bash", "-c", START]
+        command = ["ip", "netns", "exec", self.end.namespace, "unshare", "-m", "bash", "-c", START]
+        command += [str(self._socket), self.end.name, *self._options]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*start, str(self._socket), self.end.name, *self._options], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
         def answers() -> bool:
             assert self._process is not None

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from links import End
+
 from dcb.dcbx.port import DcbxEvent, DcbxPort
 from dcb.dcbx.settings import DcbxSettings
 from dcb.lldp.agent import AdminStatus, LocalSystem
 from dcb.lldp.tlv import ChassisId, ManagementAddress, PortId
 from dcb.lldp.transmit import LldpTimers
-from links import End
 
 Value = TypeVar("Value")
 

@@ -1,7 +1,7 @@
 """Debian's lldpad on our NIC: what it sends, what two of it agree on, and where it is not what the standard says.
 
-These tests hold the ground that `test_agent_ieee.py` and `test_agent_cee.py` stand on: that the NIC makes lldpad do DCBX,
-and that frames and programming are read rightly. tshark is the judge of frames.
+They hold the ground that `test_agent_ieee.py` and `test_agent_cee.py` stand on: that the NIC makes lldpad do DCBX, and
+that frames and programming are read rightly. tshark is the judge of frames.
 """
 
 from __future__ import annotations
@@ -28,11 +28,24 @@ ROCE = {"selector": 3, "protocol": 4791, "priority": 3}
 CEE_OUI = b"\x00\x1b\x21"
 
 
-def configure(agent: Lldpad, willing: str = "no") -> None:
-    """ETS and its recommendation as above, PFC on priority 3."""
-    agent.set("ETS-CFG", f"willing={willing}", *ETS_SETTINGS)
+def configure(agent: Lldpad) -> None:
+    """Not willing; ETS and its recommendation as above, PFC on priority 3."""
+    agent.set("ETS-CFG", "willing=no", *ETS_SETTINGS)
     agent.set("ETS-REC", "enableTx=yes", *ETS_SETTINGS)
-    agent.set("PFC", f"willing={willing}", "enabled=3")
+    agent.set("PFC", "willing=no", "enabled=3")
+
+
+def await_pfc(agent: Lldpad, enabled: int) -> None:
+    """Until lldpad has programmed this bit map of priorities."""
+    until(
+        lambda: agent.nic.last("pfc").get("pfc", {}).get("pfc_en") == enabled, f"PFC {enabled:#x} at {agent.end.name}"
+    )
+
+
+def await_synced(agent: Lldpad) -> None:
+    """Until lldpad has what it asked for in CEE acknowledged, and has programmed its groups."""
+    until(lambda: agent.operational("pfc")["Syncd"] == "true", f"{agent.end.name} in sync")
+    until(lambda: agent.nic.last("group_pct"), f"the groups at {agent.end.name}")
 
 
 def test_sends_what_it_is_configured_to(link: Link, start: Start, tmp_path: Path) -> None:
@@ -93,7 +106,7 @@ def test_two_of_it_agree(link: Link, start: Start) -> None:
 
     until(programmed, "the willing end to program what the other one has")
     for agent in (configured, willing):
-        until(lambda agent=agent: agent.nic.last("pfc").get("pfc", {}).get("pfc_en") == 0b1000, f"PFC 3 at {agent.end.name}")
+        await_pfc(agent, 0b1000)
         last = agent.nic.last("ets", "dcbx")
         assert last["dcbx"] == 0x09  # DCB_CAP_DCBX_HOST | DCB_CAP_DCBX_VER_IEEE
         assert (last["ets"]["prio_tc"], last["ets"]["tc_tx_bw"], last["ets"]["tc_tsa"]) == (PRIORITY_TC, BANDWIDTH, TSA)
@@ -122,10 +135,9 @@ def test_both_willing_the_higher_address_keeps_its_own(link: Link, start: Start)
     high.set("PFC", "enabled=5")
     low.transmit()
     high.transmit()
-    until(lambda: low.nic.last("pfc").get("pfc", {}).get("pfc_en") == 1 << 5, "the lower address to give way")
-    until(lambda: high.nic.last("pfc").get("pfc", {}).get("pfc_en") == 1 << 5, "the higher address to keep its own")
-    for agent in (low, high):
-        until(lambda agent=agent: agent.local().pfc() == Pfc(True, 8, [5]), f"{agent.end.name} to announce what it runs")
+    await_pfc(low, 1 << 5)
+    await_pfc(high, 1 << 5)
+    until(lambda: low.local().pfc() == high.local().pfc() == Pfc(True, 8, [5]), "both to announce what they run")
 
 
 def test_cee_sends_what_it_is_configured_to(link: Link, start_cee: Start, tmp_path: Path) -> None:
@@ -150,7 +162,7 @@ def test_cee_sends_what_it_is_configured_to(link: Link, start_cee: Start, tmp_pa
 
 
 def configure_cee(agent: Lldpad, willing: int) -> None:
-    """Priority 3 in group 1 with 60 %, priority 7 unrestricted, the others in group 0 with 40 %; PFC on 3; FCoE on 3."""
+    """Priority 3 in group 1 with 60 %, 7 unrestricted, the others in group 0 with 40 %; PFC on 3; FCoE on 3."""
     common = ("e:1", "a:1", f"w:{willing}")
     agent.configure("pg", *common, "pgid:0001000f", "pgpct:40,60,0,0,0,0,0,0")
     agent.configure("pfc", *common, "pfcup:00010000")
@@ -165,9 +177,9 @@ def test_cee_two_of_it_agree(link: Link, start_cee: Start) -> None:
     willing.transmit()
     until(lambda: willing.nic.last("pfc").get("pfc") == [0, 0, 0, 1, 0, 0, 0, 0], "the willing end to program PFC 3")
     for agent in (configured, willing):
-        until(lambda agent=agent: agent.operational("pfc")["Syncd"] == "true", f"{agent.end.name} in sync")
+        await_synced(agent)
         assert agent.nic.last("dcbx", "pfc_state") == {"dcbx": 0x05, "pfc_state": 1}  # host managed, CEE
-        until(lambda agent=agent: agent.nic.last("group_pct").get("group_pct") == BANDWIDTH, f"{agent.end.name}'s groups")
+        assert agent.nic.last("group_pct") == {"group_pct": BANDWIDTH}
         for feature in ("pg", "pfc", "app:0"):
             assert agent.operational(feature)["Errors"] == "0x00 - none"
             assert agent.operational(feature)["Oper Mode"] == "true"
