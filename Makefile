@@ -1,6 +1,7 @@
 # dcblab: two commands do everything on a fresh Debian 12 machine, as root or with sudo:
 #   make lab     sets up, then runs the main job (storage and business traffic on a lossless leaf-spine)
 #   make test    sets up, then passes the tests
+# make lab TARGET=bmv2 runs it on BMv2, where simple_switch_grpc is on the PATH.
 # Others: make setup | up | bench | p4 | lint | clean
 
 SHELL    := /bin/bash
@@ -13,7 +14,7 @@ KEEP     := DCBLAB_CACHE DCBLAB_RUN DCBLAB_RESULTS DCBLAB_FULL CI
 AS_ROOT  := $(if $(SUDO),sudo env PATH="$$PATH" $(foreach v,$(KEEP),$(if $($v),$v="$($v)")),)
 
 # What each Debian package is for is in docs/dependencies.md.
-APT      := python3 python3-venv python3-dev gcc libc6-dev make iproute2 ethtool iputils-ping mininet iperf3 procps tshark git
+APT      := python3 python3-venv python3-dev gcc libc6-dev make iproute2 ethtool iputils-ping mininet iperf3 procps tshark git lldpad lldpd
 
 .PHONY: setup lab up test bench p4 lint clean
 
@@ -22,8 +23,7 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml Makefile
 	@missing=""; for p in $(APT); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
 	if [ -n "$$missing" ]; then echo "== apt-get install$$missing"; \
-	  $(SUDO) apt-get update -qq && \
-	  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+	  $(SUDO) .ci/apt-install $$missing; fi
 	@echo "== Python environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
@@ -33,10 +33,10 @@ $(VENV)/.ready: pyproject.toml Makefile
 	@touch $@
 
 lab: setup
-	$(AS_ROOT) $(BIN)/dcblab run storage-and-business
+	$(AS_ROOT) $(BIN)/dcblab run storage-and-business $(if $(TARGET),--target $(TARGET))
 
 up: setup
-	$(AS_ROOT) $(BIN)/dcblab up
+	$(AS_ROOT) $(BIN)/dcblab up $(if $(TARGET),--target $(TARGET))
 
 test: setup lint
 	$(AS_ROOT) $(BIN)/python -m pytest $(PYTEST_ARGS)
