@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from controller.dcbx_config import Dcbx, resolve
 from controller.values import (
     U8,
     U16,
@@ -242,6 +243,7 @@ class Port(_Model):
     queue_limits: dict[Priority, QueueLimit] = Field(default_factory=dict)
     pcp_rewrite: dict[Priority, Priority] = Field(default_factory=dict)
     dscp_rewrite: dict[Priority, Dscp] = Field(default_factory=dict)
+    dcbx: Dcbx | None = None
 
 
 class NextHop(_Model):
@@ -321,6 +323,11 @@ class Switch(_Model):
     clone_sessions: dict[Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=32767)], CloneSession] = Field(
         default_factory=dict
     )
+    dcbx: Dcbx | None = None
+
+    def dcbx_of(self, port: int) -> Dcbx | None:
+        """DCBX of a port: the switch's with what the port says itself; None where it speaks no LLDP."""
+        return resolve(self.dcbx, self.ports[port].dcbx)
 
 
 class Config(_Model):
@@ -336,6 +343,10 @@ class Config(_Model):
     def _references(self) -> Self:
         problems = list(_check_references(self))
         if problems:
+            raise ValueError("\n".join(problems))
+        from controller.dcbx_overlay import problems as dcbx_problems  # which needs this module
+
+        if problems := list(dcbx_problems(self)):
             raise ValueError("\n".join(problems))
         return self
 
@@ -379,6 +390,10 @@ def _check_references(config: Config) -> Iterator[str]:
                 yield from known(f"{where}.ecn.{queue}", ref, "ecn_profiles", config.ecn_profiles)
             for pg, profile in port.buffers.items():
                 yield from known(f"{where}.buffers.{pg}", profile, "buffer_profiles", config.buffer_profiles)
+        for where, dcbx in [(base, switch.dcbx), *((f"{base}.ports.{n}", p.dcbx) for n, p in switch.ports.items())]:
+            if dcbx is not None:
+                path = f"{where}.dcbx.lossless_buffers"
+                yield from known(path, dcbx.lossless_buffers, "buffer_profiles", config.buffer_profiles)
         prefixes: set[str] = set()
         for index, route in enumerate(switch.routes):
             where = f"{base}.routes.{index}"
@@ -406,6 +421,8 @@ def warnings(config: Config) -> list[str]:
         for number, port in switch.ports.items():
             where = f"switches.{switch_name}.ports.{number}"
             qos, buffers = config.qos_of(port), config.buffers_of(port)
+            if switch.dcbx_of(number) is not None:
+                continue  # DCBX makes lossless what it agrees on
             for priority in sorted(set(port.pfc)):
                 pg = qos.pg_of(priority)
                 if priority not in qos.lossless:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
@@ -15,12 +16,14 @@ from typing import Self
 from controller import state
 from controller.codec import Codec
 from controller.config import Config
+from controller.dcbx_overlay import overlay
+from controller.dcbx_service import DcbxService
 from controller.desired import build
 from controller.diff import Kind, Update, by_key
 from controller.entries import Entity
 from controller.program import P4Program
 from controller.state import Cell, CounterValue
-from controller.switches import PacketHandler, SwitchSession, SwitchStatus
+from controller.switches import PacketHandler, PacketIn, SwitchSession, SwitchStatus
 
 _WRITES_PER_CLEAR = 1000
 
@@ -41,24 +44,48 @@ class Controller:
         self._packet_handler = packet_handler
         self._election_id = election_id
         self._config = config
-        self._entities = self._build(config)
+        self.dcbx = DcbxService(self.packet_out, self._refresh)
+        self.dcbx.configure(config)
+        self._running = overlay(config, self.dcbx.runs())
+        self._entities = self._build(self._running)
         self._sessions: dict[str, SwitchSession] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     @property
     def config(self) -> Config:
-        """The config in force."""
+        """The config in force, as asked for."""
         return self._config
+
+    @property
+    def running(self) -> Config:
+        """The config in force with what DCBX agreed on laid over it: what the switches are to hold."""
+        return self._running
 
     async def __aenter__(self) -> Self:
         self._start(self._entities)
+        self.dcbx.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.dcbx.stop()
         for name in list(self._tasks):
             await self._stop(name)
+
+    def _refresh(self, switch: str) -> None:
+        """What DCBX runs on a switch has changed: write the difference."""
+        self._running = overlay(self._config, self.dcbx.runs())
+        self._entities[switch] = build(self._running, switch)
+        if switch in self._sessions:
+            self._sessions[switch].set_desired(self._entities[switch])
+
+    async def _on_packet(self, switch: str, packet: PacketIn) -> None:
+        self.dcbx.on_packet(switch, packet)
+        if self._packet_handler is not None:
+            result = self._packet_handler(switch, packet)
+            if inspect.isawaitable(result):
+                await result
 
     def _build(self, config: Config) -> dict[str, list[Entity]]:
         """Entries of every switch, each encoded once to see that it can be."""
@@ -81,7 +108,8 @@ class Controller:
                     switch.device_id,
                     self.program,
                     election_id=self._election_id,
-                    on_packet=self._packet_handler,
+                    on_packet=self._on_packet,
+                    observer=self.dcbx,
                 )
                 self._sessions[name] = session
                 self._tasks[name] = asyncio.create_task(session.run(), name=f"switch {name}")
@@ -99,13 +127,16 @@ class Controller:
 
         Returns before the switches hold it: see `wait_synced`. A switch that left the config is let go as it is.
         """
-        entities = self._build(config)
+        self._build(config)  # refused before anything changes
+        self.dcbx.configure(config)
+        running = overlay(config, self.dcbx.runs())
+        entities = self._build(running)
         old = self._config.switches
         for name in list(self._sessions):
             new = config.switches.get(name)
             if new is None or (new.address, new.device_id) != (old[name].address, old[name].device_id):
                 await self._stop(name)
-        self._config, self._entities = config, entities
+        self._config, self._running, self._entities = config, running, entities
         self._start(entities)
 
     async def wait_synced(self, timeout: float | None = None, switches: Iterable[str] | None = None) -> None:

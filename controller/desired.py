@@ -23,6 +23,7 @@ from controller.config import (
     Port,
     Switch,
 )
+from controller.dcbx_overlay import profile_ids
 from controller.entries import (
     Action,
     CloneSession,
@@ -98,12 +99,14 @@ def ecn_slope(kmin_bytes: int, kmax_bytes: int, pmax: int) -> int:
 def build(config: Config, switch_name: str) -> list[Entity]:
     """Everything that `switch_name` should hold. KeyError when the config has no such switch."""
     switch = config.switches[switch_name]
-    ids = {name: index for index, name in enumerate(config.qos_profiles, start=1)}
+    ids = profile_ids(config, switch_name)
     entities: list[Entity] = []
     if switch.pool is not None:
         entities.append(_entry("egress.tm_pool", {"pool": 0}, Action.of("egress.tm_set_pool", size=switch.pool)))
-    for name in {port.qos: None for port in switch.ports.values()}:
-        entities.extend(_qos_profile(config, name, ids[name]))
+    for name, trust in {port.qos: port.trust for port in switch.ports.values()}.items():
+        # the profile of a single DCBX port, of which there are many, has a PCP map only where it counts
+        pcp_map = "~" not in name or (trust or config.qos_profiles[name].trust) == "pcp"
+        entities.extend(_qos_profile(config, name, ids[name], pcp_map=pcp_map))
     for number, port in switch.ports.items():
         entities.extend(_port(config, number, port, ids[port.qos]))
     entities.extend(_routes(switch))
@@ -117,13 +120,13 @@ def _entry(table: str, key: dict[str, MatchValue], action: Action, priority: int
     return TableEntry(table, match(key), action, priority)
 
 
-def _qos_profile(config: Config, name: str, profile_id: int) -> Iterator[Entity]:
+def _qos_profile(config: Config, name: str, profile_id: int, *, pcp_map: bool = True) -> Iterator[Entity]:
     profile = config.qos_profiles[name]
 
     def set_priority(priority: int) -> Action:
         return Action.of("ingress.set_priority", priority=priority)
 
-    for pcp in range(8):
+    for pcp in range(8 if pcp_map else 0):
         for dei in range(2):
             yield _entry(
                 "ingress.pcp_to_priority",

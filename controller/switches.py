@@ -15,6 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Protocol
 
 import grpc
 from finsy import GRPCStatusCode, P4Client, P4ClientError
@@ -77,6 +78,14 @@ class PacketIn:
 PacketHandler = Callable[[str, PacketIn], Awaitable[None] | None]
 
 
+class RoleObserver(Protocol):
+    """Told when a session's role changes. `on_primary`: before the first write, with what the switch holds."""
+
+    def on_primary(self, switch: str, held: Sequence[Entity]) -> None: ...
+
+    def on_backup(self, switch: str) -> None: ...
+
+
 class SyncError(RuntimeError):
     """The switch did not take updates, or does not hold what was written; one line for each entity."""
 
@@ -106,6 +115,7 @@ class SwitchSession:
         *,
         election_id: int = 100,
         on_packet: PacketHandler | None = None,
+        observer: RoleObserver | None = None,
     ) -> None:
         self.codec = Codec(program)
         self.program = program
@@ -113,6 +123,8 @@ class SwitchSession:
         self._first_election_id = election_id
         self._election_id = election_id
         self._on_packet = on_packet
+        self._observer = observer
+        self._announce_primary = False
         self._desired: tuple[Entity, ...] = ()
         self._generation = 0  # of the desired entries
         self._synced_generation = -1
@@ -268,6 +280,7 @@ class SwitchSession:
             if not self._primary:
                 LOGGER.info("%s: primary, election id %d", self.name, self._election_id)
                 self._primary = True
+                self._announce_primary = True
                 self._synced_generation = -1
                 await self._set(state=SwitchState.SYNCING, election_id=self._election_id)
                 self._wake.set()
@@ -275,6 +288,8 @@ class SwitchSession:
         if self._primary or first:
             LOGGER.warning("%s: backup: election id %d is primary or highest", self.name, highest)
         self._primary = False
+        if self._observer is not None:
+            self._observer.on_backup(self.name)
         await self._set(state=SwitchState.BACKUP, election_id=self._election_id)
         if code == rpc_code.NOT_FOUND:  # no primary, and our id is below one seen before: take over with that one
             self._election_id = max(highest, self._election_id)
@@ -310,8 +325,12 @@ class SwitchSession:
         if self.status.state is not SwitchState.SYNCED:
             await self._set(state=SwitchState.SYNCING)
         await self._push_pipeline_if_different(client)
+        held = await self._read_entities(client)
+        if self._announce_primary and self._observer is not None:
+            self._announce_primary = False
+            self._observer.on_primary(self.name, held)
         desired = self._desired
-        stages = plan(desired, await self._read_entities(client))
+        stages = plan(desired, held)
         written = 0
         for stage in stages:
             for first in range(0, len(stage), _UPDATES_PER_WRITE):

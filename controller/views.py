@@ -72,11 +72,11 @@ async def _gather(
         read_counters = await controller.read_counters(switch, counters, ports)
         read_registers = await controller.read_registers(switch, registers, ports)
         return [
-            port_head(controller.config, switch, port) | row(switch, port, read_counters, read_registers)
+            port_head(controller.running, switch, port) | row(switch, port, read_counters, read_registers)
             for port in ports
         ]
 
-    chosen = select(controller.config, target)
+    chosen = select(controller.running, target)
     return [item for items in await asyncio.gather(*(one(*pair) for pair in chosen)) for item in items]
 
 
@@ -86,7 +86,7 @@ async def pfc(controller: Controller, target: str | None) -> Json:
     def row(switch: str, port: int, c: Counters, r: Registers) -> Json:
         invalid = _packets(c, "ingress.pfc_rx_invalid", port)
         return {
-            "enabled": sorted(set(controller.config.switches[switch].ports[port].pfc)),
+            "enabled": sorted(set(controller.running.switches[switch].ports[port].pfc)),
             "rx_xoff": _packets(c, "ingress.pfc_rx_xoff", port),
             "rx_xon": _packets(c, "ingress.pfc_rx_xon", port),
             "tx_xoff": _packets(c, "egress.pfc_tx_xoff", port),
@@ -111,7 +111,7 @@ async def pfc(controller: Controller, target: str | None) -> Json:
 
 async def pfc_priority(controller: Controller, target: str | None) -> Json:
     """Priorities with PFC, and the lossless ones, of each port. From the config alone."""
-    config = controller.config
+    config = controller.running
     rows = []
     for switch, ports in select(config, target):
         for number in ports:
@@ -130,7 +130,7 @@ async def pfc_priority(controller: Controller, target: str | None) -> Json:
 
 async def ets(controller: Controller, target: str | None) -> Json:
     """Scheduler of each queue with the priorities that it carries. share_percent: among the configured ETS queues."""
-    config = controller.config
+    config = controller.running
     rows = []
     for switch, ports in select(config, target):
         for number in ports:
@@ -167,7 +167,7 @@ async def ets(controller: Controller, target: str | None) -> Json:
 
 async def ecn(controller: Controller, target: str | None) -> Json:
     """ECN profiles, and per queue its profile and what was marked or dropped."""
-    config = controller.config
+    config = controller.running
 
     def row(switch: str, port: int, c: Counters, _r: Registers) -> Json:
         settings = config.switches[switch].ports[port]
@@ -232,7 +232,7 @@ async def queue(controller: Controller, target: str | None) -> Json:
 
 async def buffer(controller: Controller, target: str | None) -> Json:
     """Ingress priority groups: occupancy, headroom, watermarks, XOFF state, drops; and the pool of each switch."""
-    config = controller.config
+    config = controller.running
     registers = (
         "egress.tm_pg_depth",
         "egress.tm_pg_headroom",
@@ -302,7 +302,7 @@ _ECN_DROPS = {"egress.ecn_dropped": "ECN, not ECT"}
 async def route(controller: Controller, target: str | None) -> Json:
     """Routes as the switches hold them, with their next hops resolved."""
     rows = []
-    for switch, _ports in select(controller.config, target):
+    for switch, _ports in select(controller.running, target):
         entities = await controller.session(switch).read_entities()
         members = {e.member_id: e.action for e in entities if isinstance(e, Member)}
         groups = {e.group_id: e.members for e in entities if isinstance(e, Group)}
