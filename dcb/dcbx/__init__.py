@@ -32,8 +32,9 @@ says, `port.lldp.counters`, `port.counters` and `port.last_error` what happened.
 `port.set_settings(dataclasses.replace(port.settings, ...), now_ns)`.
 
 A switch whose ports configure each other (roles, elected source) is `dcb.dcbx.fabric.DcbxSwitch`: the same calls, with
-a port name before the other arguments. `dcb.dcbx.report` compares the two ends of a link, `dcb.dcbx.show` prints.
+a port name before the other arguments. `dcb.dcbx.report` compares the two ends of a link, `dcb.dcbx.show` prints as
+lldptool and iproute2's dcb do, `dcb.dcbx.status` gives all of a port as plain data for JSON and screens.
 
 Modules: `tlv` (codec and rules), `machines` (asymmetric, symmetric), `settings`, `views` (neighbours), `port`,
-`fabric`, `report`, `show`. Import from the modules; this one imports nothing.
+`fabric`, `report`, `show`, `status`. Import from the modules; this one imports nothing.
 """
