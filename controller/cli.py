@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from controller import render
+from controller import dcbx_cli, render
 from controller.client import ClientError, request
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Control a lossless fabric through P4Runtime.")
@@ -24,6 +24,7 @@ show = typer.Typer(no_args_is_help=True, help="Show state of the switches (-j: J
 set_ = typer.Typer(no_args_is_help=True, help="Change the desired state; the difference is written at once.")
 app.add_typer(show, name="show")
 app.add_typer(set_, name="set")
+app.add_typer(dcbx_cli.app, name="dcbx")
 
 _LINE_WIDTH = 10_000
 
@@ -68,7 +69,7 @@ def _show(what: str, target: str | None, lab: str, as_json: bool) -> None:
 def run(
     config: Annotated[str, typer.Argument(help="YAML file with the desired state.")],
     lab: Lab = "lab",
-    p4: Annotated[str | None, typer.Option("--p4", help="Directory with dcb.json and dcb.p4info.txtpb.")] = None,
+    p4: Annotated[str | None, typer.Option("--p4", help="Directory with dcb.json and dcb.p4info.txtpb, or NAME.json.")] = None,
     election_id: Annotated[int, typer.Option(min=1, help="P4Runtime election id; the larger is primary.")] = 100,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:

@@ -129,8 +129,13 @@ class P4Program:
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str] | None = None, name: str = "dcb") -> P4Program:
-        """Read NAME.p4info.txtpb and NAME.json; by default from $DCBLAB_P4, else p4src/build. Raises ProgramError."""
+        """Read NAME.p4info.txtpb and NAME.json; by default from $DCBLAB_P4, else p4src/build. Raises ProgramError.
+
+        `directory` (or $DCBLAB_P4) may also be DIRECTORY/NAME.json.
+        """
         base = Path(directory or os.environ.get("DCBLAB_P4") or DEFAULT_DIRECTORY)
+        if base.suffix == ".json":
+            base, name = base.parent, base.stem
         try:
             text = (base / f"{name}.p4info.txtpb").read_text(encoding="utf-8")
             device_config = (base / f"{name}.json").read_bytes()

@@ -156,7 +156,7 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
         tm_priority_group.apply();
         tm_queue.apply();
 #ifdef TM_EMULATION
-        if (meta.tm.model != 2) { // never: the rest is there to be seen
+        if (meta.emu_round != ROUND_NEVER) { // always: the rest is there to be seen
             return;
         }
 #endif

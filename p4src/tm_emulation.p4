@@ -18,8 +18,6 @@
 
 // A frame counts as 1024 bytes.
 #define NOMINAL_SHIFT 10
-#include "tm.p4"
-
 const bit<9> HOLD_PORT = 508; // no interface has these numbers
 const bit<9> NOTICE_PORT = 509;
 const bit<32> NOTICE_SESSION = 509;
@@ -28,6 +26,10 @@ const bit<3> NOTICE_QUEUE = 7;
 const bit<2> ROUND_NONE = 0;
 const bit<2> ROUND_HELD = 1;   // a frame that waits
 const bit<2> ROUND_NOTICE = 2; // a copy that is to become a PFC frame
+
+const bit<2> ROUND_NEVER = 3;
+
+#include "tm.p4"
 
 // A ticket whose holder is lost (dropped unseen by a full buffer) is given up after this time without a frame sent.
 const bit<48> GIVE_UP_US = 1000000;

@@ -6,11 +6,13 @@ Exit codes: 0 done and every claim proved, 1 a run failed or a claim did not hol
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,9 +21,10 @@ import yaml
 from rich.console import Console
 
 from controller.config import ConfigError, parse_rate
+from controller.program import DEFAULT_DIRECTORY
 from topologies import network, report
 from topologies.description import Topology, leaf_spine
-from topologies.network import FabricNetwork, NetworkError
+from topologies.network import FabricNetwork, NetworkError, Target
 from topologies.paths import results_dir, run_dir
 from topologies.results import RunResult
 from topologies.scenarios import storage_and_business
@@ -29,6 +32,7 @@ from topologies.settings import STORAGE_PRIORITY, Dcb, Ecn, controller_config
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=__doc__.split("\n")[0])
 SYNC_TIMEOUT_S = 60.0
+RATES = {Target.EMBEDDED: "100M", Target.BMV2: "8M"}
 SCENARIOS = {storage_and_business.NAME: storage_and_business}
 
 
@@ -40,6 +44,7 @@ def _lab_name(name: str) -> str:
     return name
 
 
+TargetName = Annotated[Target, typer.Option("--target", help="what runs as switch: dcbswitch, or BMv2 from the PATH")]
 LabName = Annotated[
     str, typer.Option("--lab", callback=_lab_name, help="name of the lab: its sockets are in /run/dcblab/NAME")
 ]
@@ -50,9 +55,11 @@ def _fail(message: str, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
-def _need_root() -> None:
+def _need(target: Target) -> None:
     try:
         network.require_root()
+        if target is Target.BMV2:
+            network.require_bmv2()
     except NetworkError as error:
         raise _fail(str(error), 2) from None
 
@@ -70,11 +77,13 @@ def run(
     duration: Annotated[int, typer.Option(min=5, max=600, help="seconds of traffic in each run")] = 15,
     out: Annotated[Path | None, typer.Option(help="folder for results [results/SCENARIO/TIME]")] = None,
     lab: LabName = "lab",
+    target: TargetName = Target.EMBEDDED,
 ) -> None:
     """Run a scenario and say what it proves."""
     if scenario not in SCENARIOS:
         raise _fail(f"scenario {scenario!r}: not one of {', '.join(SCENARIOS)}", 2)
-    _need_root()
+    _need(target)
+    setting = storage_and_business.SETTINGS[target]
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     folder = out or results_dir(scenario) / time.strftime("%Y%m%d-%H%M%S")
     try:
@@ -82,29 +91,32 @@ def run(
     except OSError as error:
         raise _fail(f"results folder {folder}: {error.strerror}", 1) from None
     try:
-        runs = asyncio.run(_run_scenario(console, duration, lab))
+        runs = asyncio.run(_run_scenario(console, duration, lab, target))
     except (NetworkError, ConfigError, TimeoutError, OSError) as error:
         raise _fail(str(error), 1) from None
-    checks = storage_and_business.verdict(runs)
+    checks = storage_and_business.verdict(runs, setting.share_tolerance)
     console.print()
     console.print(report.class_table(runs))
     console.print(report.drop_table(runs))
     console.print(report.pfc_table(runs))
     console.print("What this proves:")
     report.print_checks(console, checks)
-    facts = {"scenario": scenario, "duration_s": duration, "rate_bps": storage_and_business.RATE_BPS}
+    facts = {"scenario": scenario, "target": str(target), "duration_s": duration, "rate_bps": setting.rate_bps}
     for path in report.save(folder, runs, checks, facts):
         console.print(f"  {path}")
     raise typer.Exit(0 if all(check.passed for check in checks) else 1)
 
 
-async def _run_scenario(console: Console, duration: int, lab: str) -> list[RunResult]:
+async def _run_scenario(console: Console, duration: int, lab: str, target: Target) -> list[RunResult]:
     from topologies.lab import Progress, run_phases
 
-    topology = storage_and_business.topology()
-    phases = storage_and_business.phases()
+    setting = storage_and_business.SETTINGS[target]
+    topology = storage_and_business.topology(setting.rate_bps)
+    phases = storage_and_business.phases(setting)
     console.print(f"{storage_and_business.NAME}: {storage_and_business.SUMMARY}")
-    console.print(f"Bringing up {len(topology.switches)} switches and {len(topology.hosts)} hosts ...")
+    name = "" if target is Target.EMBEDDED else f"{target} "
+    rate = f"{setting.rate_bps // 10**6} Mb/s"
+    console.print(f"Bringing up {len(topology.switches)} {name}switches and {len(topology.hosts)} hosts at {rate} ...")
     runs: list[RunResult] = []
     with console.status("") as status:
 
@@ -120,7 +132,13 @@ async def _run_scenario(console: Console, duration: int, lab: str) -> list[RunRe
                 console.print(line)
 
         async for result in run_phases(
-            topology, phases, storage_and_business.flows(), duration_s=duration, lab=lab, progress=show
+            topology,
+            phases,
+            storage_and_business.flows(setting.rate_bps),
+            duration_s=duration,
+            lab=lab,
+            target=target,
+            progress=show,
         ):
             storage = result.traffic_class("storage")
             console.print(
@@ -135,22 +153,27 @@ def up(
     leaves: Annotated[int, typer.Option(help="1..99")] = 2,
     spines: Annotated[int, typer.Option(help="1..99")] = 2,
     hosts: Annotated[int, typer.Option(help="hosts per leaf, 1..200")] = 4,
-    rate: Annotated[str, typer.Option(help="of every link, such as 100M")] = "100M",
+    rate: Annotated[str | None, typer.Option(help="of every link [100M; 8M on bmv2]")] = None,
     pfc: Annotated[str, typer.Option(help="lossless priorities, such as 3 or 3,4; empty for none")] = "3",
     lab: LabName = "lab",
     script: Annotated[Path | None, typer.Option(help="run these Mininet commands instead of a prompt")] = None,
+    target: TargetName = Target.EMBEDDED,
 ) -> None:
     """Bring up a lossless leaf-spine and give the Mininet prompt; `dcbctl` works beside it."""
-    topology, configuration = _describe(leaves, spines, hosts, rate, pfc, lab)
+    topology, configuration = _describe(leaves, spines, hosts, rate or RATES[target], pfc, lab, target)
     if script is not None and not script.is_file():
         raise _fail(f"script {script}: no such file", 2)
-    _need_root()
+    _need(target)
     try:
-        with FabricNetwork(topology, lab=lab) as net:
+        with FabricNetwork(topology, lab=lab, target=target) as net, contextlib.ExitStack() as stack:
             path = run_dir(lab) / "config.yaml"
             path.write_text(yaml.safe_dump(configuration, sort_keys=False))
-            controller = _start_controller(path, lab)
+            controller = _start_controller(path, lab, target)
             try:
+                if target is Target.BMV2:
+                    from topologies.bmv2 import Emulation
+
+                    stack.enter_context(Emulation(net))
                 _prompt(net, script)
             finally:
                 controller.terminate()
@@ -159,7 +182,9 @@ def up(
         raise _fail(str(error), 1) from None
 
 
-def _describe(leaves: int, spines: int, hosts: int, rate: str, pfc: str, lab: str) -> tuple[Topology, dict[str, Any]]:
+def _describe(
+    leaves: int, spines: int, hosts: int, rate: str, pfc: str, lab: str, target: Target = Target.EMBEDDED
+) -> tuple[Topology, dict[str, Any]]:
     try:
         rate_bps = parse_rate(rate)
     except ValueError as error:
@@ -173,15 +198,20 @@ def _describe(leaves: int, spines: int, hosts: int, rate: str, pfc: str, lab: st
         raise _fail(f"--pfc {pfc!r}: priorities are 0..7 with commas between them", 2)
     ecn = {STORAGE_PRIORITY: Ecn(20_000, 80_000, 0.2), 0: Ecn(30_000, 90_000, 0.5)}
     dcb = Dcb(pfc=tuple(sorted({int(p) for p in priorities})), ecn=ecn)
+    dcb = replace(dcb, **storage_and_business.SETTINGS[target].buffers)
     return topology, controller_config(topology, dcb, lab=lab)
 
 
-def _start_controller(config: Path, lab: str) -> subprocess.Popen[str]:
+def _start_controller(config: Path, lab: str, target: Target) -> subprocess.Popen[str]:
     """`dcbctl run` beside the prompt; returns when every switch holds its configuration."""
     log = run_dir(lab) / "controller.log"
+    program = ["--p4", str(DEFAULT_DIRECTORY / "dcb_bmv2.json")] if target is Target.BMV2 else []
     with log.open("w") as sink:
         process = subprocess.Popen(
-            [*network.DIE_WITH_PARENT, sys.executable, "-m", "controller.cli", "run", str(config), "--lab", lab],
+            [
+                *(*network.DIE_WITH_PARENT, sys.executable, "-m", "controller.cli"),
+                *("run", str(config), "--lab", lab, *program),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=sink,
@@ -226,7 +256,7 @@ def config(
 @app.command()
 def clean(lab: LabName = "lab") -> None:
     """Remove what a crashed lab left behind; a lab that is running is ended."""
-    _need_root()
+    _need(Target.EMBEDDED)
     killed = network.clean(lab)
     print(f"lab {lab}: {len(killed)} processes ended")
 

@@ -21,12 +21,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from controller import Controller
+from controller import Controller, P4Program
 from controller import config as controller_config_module
 from hosts import roce
+from topologies.bmv2 import PROGRAM, Emulation
 from topologies.description import Host, Topology
 from topologies.measure import COUNTERS, REGISTERS, Snapshot, drops, host_frames, pfc_links, shares
-from topologies.network import FabricNetwork, NetworkError
+from topologies.network import FabricNetwork, NetworkError, Target
 from topologies.processes import HostProcess
 from topologies.results import ClassResult, RunResult, Sample
 from topologies.scenarios.storage_and_business import Flow, Phase
@@ -45,10 +46,19 @@ CLASSES = {"storage": STORAGE_PRIORITY, "business": BUSINESS_PRIORITY}
 class Lab:
     """The running network with its controller, in this process; use as an async context manager, as root."""
 
-    def __init__(self, topology: Topology, configuration: Mapping[str, Any], *, lab: str = "lab") -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        configuration: Mapping[str, Any],
+        *,
+        lab: str = "lab",
+        target: Target = Target.EMBEDDED,
+    ) -> None:
         self.topology = topology
-        self.network = FabricNetwork(topology, lab=lab)
-        self._controller = Controller(controller_config_module.parse(configuration))
+        self.network = FabricNetwork(topology, lab=lab, target=target)
+        program = P4Program.load(name=PROGRAM if target is Target.BMV2 else "dcb")
+        self._controller = Controller(controller_config_module.parse(configuration), p4=program)
+        self._emulation: Emulation | None = None
         self._exit = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -56,6 +66,8 @@ class Lab:
             self._exit.enter_context(self.network)
             await self._exit.enter_async_context(self._controller)
             await self._controller.wait_synced(timeout=SYNC_TIMEOUT_S)
+            if self.network.target is Target.BMV2:
+                self._emulation = self._exit.enter_context(Emulation(self.network))
         except BaseException:
             await self._exit.aclose()
             raise
@@ -85,7 +97,10 @@ class Lab:
 
     async def _read(self, switch: str, ports: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
         counters = await self._controller.read_counters(switch, COUNTERS, ports=ports)
-        registers = await self._controller.read_registers(switch, REGISTERS, ports=ports)
+        if self._emulation is None:
+            registers = await self._controller.read_registers(switch, REGISTERS, ports=ports)
+        else:  # BMv2's P4Runtime server reads no registers
+            registers = await asyncio.to_thread(self._emulation.state, switch)
         plain = {
             name: {key: (cell.packets, cell.bytes) for key, cell in cells.items()} for name, cells in counters.items()
         }
@@ -118,11 +133,12 @@ async def run_phases(
     *,
     duration_s: float,
     lab: str = "lab",
+    target: Target = Target.EMBEDDED,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> AsyncIterator[RunResult]:
     """Run the flows once per phase on one network; the controller moves it from one phase's settings to the next."""
     first = controller_config(topology, phases[0].dcb, lab=lab)
-    async with Lab(topology, first, lab=lab) as running:
+    async with Lab(topology, first, lab=lab, target=target) as running:
         for number, phase in enumerate(phases, 1):
             await running.apply(controller_config(topology, phase.dcb, lab=lab))
 

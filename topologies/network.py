@@ -14,10 +14,12 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -33,6 +35,16 @@ SWITCH_READY_TIMEOUT_S = 60.0  # the first start compiles the pipeline
 STOP_TIMEOUT_S = 5.0
 NIC_BURST_BYTES = 3_200  # two frames; above 25 Mb/s, what a millisecond carries
 NIC_QUEUE_BYTES = 1_000_000
+BMV2 = "simple_switch_grpc"
+THRIFT_PORT = 9090  # of BMv2; each switch has a network namespace of its own
+RETRY_S = 0.05  # between attempts to connect to a switch that is starting
+
+
+class Target(StrEnum):
+    """What runs as switch."""
+
+    EMBEDDED = "embedded"  # dcbswitch
+    BMV2 = "bmv2"  # simple_switch_grpc from the PATH
 
 
 class NetworkError(RuntimeError):
@@ -45,11 +57,25 @@ def require_root() -> None:
         raise NetworkError(f"user id {os.geteuid()}: network namespaces need root (use sudo)")
 
 
+def require_bmv2() -> None:
+    """Raise NetworkError where simple_switch_grpc is not installed."""
+    if shutil.which(BMV2) is None:
+        raise NetworkError(f"--target bmv2: {BMV2} is not on the PATH (docs/targets.md says where to get it)")
+
+
 class FabricNetwork:
     """The running switches and hosts of a topology. Use as a context manager, from the main thread, as root."""
 
-    def __init__(self, topology: Topology, *, lab: str = "lab", start_switches: bool = True) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        lab: str = "lab",
+        start_switches: bool = True,
+        target: Target = Target.EMBEDDED,
+    ) -> None:
         self.topology = topology
+        self.target = target
         self.lab = lab
         self._start_switches = start_switches
         self._net: Any = None
@@ -60,6 +86,8 @@ class FabricNetwork:
 
     def __enter__(self) -> Self:
         require_root()
+        if self.target is Target.BMV2:
+            require_bmv2()
         directory = run_dir(self.lab)
         _refuse_if_running(directory)
         clean(self.lab)
@@ -135,17 +163,20 @@ class FabricNetwork:
         return self.topology.switch(end.node).port_mac(end.port) if end.port else self.topology.host(end.node).mac
 
     def start_switches(self) -> None:
-        """Start dcbswitch in every switch's namespace and wait until all serve P4Runtime.
+        """Start the target in every switch's namespace and wait until all serve P4Runtime.
 
-        The program is compiled first, once: four switches would do it four times, and where it cannot be compiled that
-        is known before anything waits for a controller.
+        For dcbswitch the program is compiled first, once: four switches would do it four times, and where it cannot be
+        compiled that is known before anything waits for a controller.
         """
-        try:
-            build_program(PIPELINE_JSON.read_bytes())
-        except BuildError as error:
-            raise NetworkError(str(error)) from None
+        start = self._start_bmv2
+        if self.target is Target.EMBEDDED:
+            start = self._start_switch
+            try:
+                build_program(PIPELINE_JSON.read_bytes())
+            except BuildError as error:
+                raise NetworkError(str(error)) from None
         for switch in self.topology.switches:
-            self._start_switch(switch)
+            start(switch)
         for name in self._switches:
             self._await_ready(name)
 
@@ -160,8 +191,47 @@ class FabricNetwork:
         command += ["--cpu-port", str(CPU_PORT), "--priority-queues", "8"]
         self._switches[switch.name] = self._popen(switch.name, command)
 
+    def _start_bmv2(self, switch: Switch) -> None:
+        # Nobody reads what it prints, and a full pipe would stop it: it goes to a file.
+        command = ["nice", "-n", "-10", BMV2, "--device-id", str(switch.device_id), "--no-p4"]
+        command += ["--log-level", "off", "--thrift-port", str(THRIFT_PORT)]
+        for port in switch.ports:
+            command += ["-i", f"{port}@{switch.name}-eth{port}"]
+        command += ["--", "--grpc-server-addr", f"unix:{switch_socket(self.lab, switch.name)}"]
+        command += ["--cpu-port", str(CPU_PORT), "--priority-queues", "8"]
+        with (run_dir(self.lab) / f"{switch.name}.log").open("w") as log:
+            self._switches[switch.name] = subprocess.Popen(
+                self.command(switch.name, command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+
+    def _await_socket(self, name: str) -> None:
+        process = self._switches[name]
+        deadline = time.monotonic() + SWITCH_READY_TIMEOUT_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(str(switch_socket(self.lab, name)))
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                raise NetworkError(f"switch {name}: exited with {process.wait(RETRY_S)}: {self._said(name)}")
+        raise NetworkError(f"switch {name}: not ready within {SWITCH_READY_TIMEOUT_S:.0f} s: {self._said(name)}")
+
+    def _said(self, name: str) -> str:
+        """The end of what a switch that has ended said on its error output, or in its log."""
+        process = self._switches[name]
+        if process.stderr is not None:
+            return process.stderr.read().strip()[-2000:]
+        return (run_dir(self.lab) / f"{name}.log").read_text(errors="replace").strip()[-2000:]
+
     def _await_ready(self, name: str) -> None:
         process = self._switches[name]
+        if self.target is Target.BMV2:
+            self._await_socket(name)
+            return
         deadline = time.monotonic() + SWITCH_READY_TIMEOUT_S
         assert process.stdout is not None
         while (left := deadline - time.monotonic()) > 0:
@@ -170,8 +240,7 @@ class FabricNetwork:
                 if "ready" in line:
                     return
                 if not line:
-                    said = process.stderr.read().strip() if process.stderr else ""
-                    raise NetworkError(f"switch {name}: exited with {process.wait()}: {said[-2000:]}")
+                    raise NetworkError(f"switch {name}: exited with {process.wait()}: {self._said(name)}")
         raise NetworkError(f"switch {name}: not ready within {SWITCH_READY_TIMEOUT_S:.0f} s")
 
     # --- use -----------------------------------------------------------------------------------------------------
@@ -218,8 +287,7 @@ class FabricNetwork:
         """NetworkError naming the first switch that is no longer running."""
         for name, process in self._switches.items():
             if process.poll() is not None:
-                said = process.stderr.read().strip() if process.stderr else ""
-                raise NetworkError(f"switch {name}: died with {process.returncode}: {said[-2000:]}")
+                raise NetworkError(f"switch {name}: died with {process.returncode}: {self._said(name)}")
 
 
 def _switch_script(switch: Switch) -> str:

@@ -354,6 +354,8 @@ def test_the_emulation_shows_the_same_objects(p4info: Any) -> None:
         assert list(tables[name].match_fields) == list(table.match_fields), name
         assert list(tables[name].action_refs) == list(table.action_refs), name
         assert tables[name].preamble == table.preamble
+    program = json.loads((BUILD / "dcb_bmv2.json").read_text())
+    assert tables.keys() <= {table["name"] for pipeline in program["pipelines"] for table in pipeline["tables"]}
     registers = named(emulation.registers)
     for name, register in named(p4info.registers).items():
         assert registers[name] == register, name
