@@ -107,6 +107,41 @@ def test_what_scapy_sends_is_read() -> None:
     assert pdu.problems == ()
 
 
+LLDPAD = (
+    "0180c200000e02aa0000000188cc02070402aa0000000104070302aa00000001060200780813496e74657266616365202020332061732076"
+    "610a02766d0c394c696e757820766d20362e31382e34342d66632d7637383220233120534d5020505245454d50545f44594e414d49432040"
+    "30207838365f36340e040080008010181102fe80000000000000b88dc5fffe92704d0200000003000000"
+)
+LLDPD = (
+    "0180c200000e02aa0000000188cc02070402aa0000000104070302aa00000001060200780a02766d0c5544656269616e20474e552f4c696e"
+    "75782031322028626f6f6b776f726d29204c696e757820362e31382e34342d66632d7637383220233120534d5020505245454d50545f4459"
+    "4e414d4943204030207838365f36340e04009c008010181102fe80000000000000d8e197fffe06def102000000020008027661fe0900120f"
+    "030100000000fe0900120f0100800000360000"
+)
+
+
+@pytest.mark.parametrize(
+    ("octets", "capabilities", "address", "description", "organizational"),
+    [
+        (LLDPAD, SystemCapabilities(0x80, 0x80), "fe80::b88d:c5ff:fe92:704d", "Interface   3 as va", []),
+        (LLDPD, SystemCapabilities(0x9C, 0x80), "fe80::d8e1:97ff:fe06:def1", "va", [3, 1]),
+    ],
+    ids=["lldpad 1.1+git20221028", "lldpd 1.0.16"],
+)
+def test_frames_of_real_daemons(
+    octets: str, capabilities: SystemCapabilities, address: str, description: str, organizational: list[int]
+) -> None:
+    """As captured on a veth from Debian 12's lldpad and lldpd."""
+    frame = bytes.fromhex(octets)
+    pdu = decode_frame(frame).pdu
+    assert (pdu.problems, pdu.unrecognized) == ((), ())
+    assert pdu.encode() == frame[14:]
+    assert (pdu.chassis_id.text, pdu.port_id.text, pdu.ttl.seconds) == ("02:aa:00:00:00:01", "02:aa:00:00:00:01", 120)
+    assert (pdu.text(4), pdu.text(5), pdu.capabilities) == (description, "vm", capabilities)
+    assert [one.text for one in pdu.management_addresses] == [address]
+    assert [tlv.subtype for tlv in pdu.organizational] == organizational
+
+
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_tshark_reads_what_is_sent(tmp_path: Path) -> None:
     write_pcap(tmp_path / "a.pcap", [full_frame()])
