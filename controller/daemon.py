@@ -22,7 +22,7 @@ from typing import Any, Self
 from finsy import P4ClientError
 
 from controller import config as configuration
-from controller import edit, views
+from controller import dcbx_control, edit, views
 from controller.config import Config, ConfigError
 from controller.control import Controller
 from controller.paths import control_socket as control_socket  # users of ControlServer find it here
@@ -64,6 +64,7 @@ class ControlServer:
             "reload": self._reload,
             "config": self._config,
             "clear": self._clear,
+            "dcbx": self._dcbx,
         }
 
     async def __aenter__(self) -> Self:
@@ -120,7 +121,13 @@ class ControlServer:
             if method is None:
                 raise RequestError(f"method: {request.get('method')!r}: one of {', '.join(self._methods)} is wanted")
             return {"ok": True, "result": await method(request.get("params", {}))}
-        except (ConfigError, edit.SelectionError, RequestError, ProgramError) as error:
+        except (
+            ConfigError,
+            edit.SelectionError,
+            RequestError,
+            dcbx_control.DcbxRequestError,
+            ProgramError,
+        ) as error:
             return {"ok": False, "error": str(error), "code": 2}
         except P4ClientError as error:
             return {"ok": False, "error": describe(error), "code": 1}
@@ -145,6 +152,9 @@ class ControlServer:
         if what not in views.VIEWS:
             raise RequestError(f"what: {what!r}: one of {', '.join(views.VIEWS)} is wanted")
         return await views.collect(self._controller, what, params.get("target"))
+
+    async def _dcbx(self, params: dict[str, Any]) -> Any:
+        return await dcbx_control.answer(self._controller, params)
 
     async def _config(self, _params: dict[str, Any]) -> Any:
         return {"yaml": configuration.dump(self._controller.config)}
@@ -179,8 +189,10 @@ class ControlServer:
                 new = edit.set_trust(now, target, _text(params, "value"))
             elif what == "rate":
                 new = edit.set_rate(now, target, _text(params, "value"))
+            elif what == "dcbx":
+                new = dcbx_control.edit(now, params)
             else:
-                raise RequestError(f"what: {what!r}: one of pfc, ets, ecn, trust, rate is wanted")
+                raise RequestError(f"what: {what!r}: one of pfc, ets, ecn, trust, rate, dcbx is wanted")
             if params.get("save") and self._config_path is None:
                 raise RequestError("save: the controller was not started from a file")
             result = await self._take(new)

@@ -95,10 +95,13 @@ def local_settings(config: Config, switch: str, port: int) -> DcbxSettings:
     qos = config.qos_of(settings)
     ets = dcbx.ets.table() if dcbx.ets is not None else ets_table(qos, config.ets_of(settings))
     pfc = dcbx.pfc if dcbx.pfc is not None else settings.pfc
-    app = tuple(one.entry() for one in dcbx.app) if dcbx.app is not None else app_entries(qos)
     willing = set(dcbx.willing) if dcbx.willing is not None else set[str]()
     if dcbx.willing is None and dcbx.role == "auto-upstream":
         willing = set(ATTRIBUTES)
+    if dcbx.app is not None:
+        app = tuple(one.entry() for one in dcbx.app)
+    else:  # a port's own entries go before its peer's, and the profile's are there anyway
+        app = () if "app" in willing else app_entries(qos)
     return DcbxSettings(
         ets=ets,
         ets_willing="ets" in willing,
