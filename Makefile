@@ -2,7 +2,7 @@
 #   make lab     sets up, then runs the main job (storage and business traffic on a lossless leaf-spine)
 #   make test    sets up, then passes the tests
 # make lab TARGET=bmv2 runs it on BMv2, where simple_switch_grpc is on the PATH.
-# Others: make setup | up | bench | p4 | lint | clean
+# Others: make setup | up | bench | fuzz | p4 | lint | clean
 
 SHELL    := /bin/bash
 PYTHON   ?= /usr/bin/python3
@@ -16,7 +16,7 @@ AS_ROOT  := $(if $(SUDO),sudo env PATH="$$PATH" $(foreach v,$(KEEP),$(if $($v),$
 # What each Debian package is for is in docs/dependencies.md.
 APT      := python3 python3-venv python3-dev gcc libc6-dev make iproute2 ethtool iputils-ping mininet iperf3 procps tshark git lldpad lldpd
 
-.PHONY: setup lab up test bench p4 lint clean
+.PHONY: setup lab up test bench fuzz p4 lint clean
 
 setup: $(VENV)/.ready
 
@@ -48,6 +48,10 @@ lint: setup
 
 bench: setup
 	$(AS_ROOT) $(BIN)/python -m tests.bench
+
+# Random tables and packets through interpreter and generated C; make fuzz FUZZ="--seconds 3600 --seed 7"
+fuzz: setup
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 p4: setup
 	$(BIN)/python p4src/build.py

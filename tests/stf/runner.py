@@ -90,13 +90,17 @@ class Runner:
     def run(self, statements: list[Statement]) -> None:
         """Raise `Difference` at the first difference, `StfError` for what this program has not."""
         for statement in statements:
-            try:
-                self._do(statement.line, statement.body)
-            except StfError as error:
-                raise StfError(f"line {statement.line}: {error}") from None
-            except ValueError as error:
-                raise Difference(f"line {statement.line}: refused: {error}") from error
+            self.step(statement)
         self._compare(statements)
+
+    def step(self, statement: Statement) -> None:
+        """One statement; what it sends is added to `sent` and `digests`. Raises as `run` does."""
+        try:
+            self._do(statement.line, statement.body)
+        except StfError as error:
+            raise StfError(f"line {statement.line}: {error}") from None
+        except ValueError as error:
+            raise Difference(f"line {statement.line}: refused: {error}") from error
 
     # --- results ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,90 @@
+"""The fuzzer of tests/fuzz: it notices what differs, makes it small, and finds nothing in a case of each program."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY))  # the fuzzer is a package below `tests`, and is run as such
+
+from switch.core import SwitchCore  # noqa: E402
+from switch.loader import load  # noqa: E402
+from tests.fuzz import compare, generate, programs, shrink  # noqa: E402
+
+SUBJECTS = programs.subjects()
+MATCHING = SUBJECTS["stf/matching"]
+
+
+def case(subject: programs.Subject, seed: int, packets: int) -> list[str]:
+    made = generate.Generator(load(subject.json.read_text()), subject.frames, random.Random(seed))
+    return made.case(packets)
+
+
+def test_a_seed_makes_the_same_case_and_another_one_another() -> None:
+    assert case(MATCHING, 5, 40) == case(MATCHING, 5, 40)
+    assert case(MATCHING, 5, 40) != case(MATCHING, 6, 40)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, subject in SUBJECTS.items() if subject.whole))
+def test_no_difference_in_a_case_of_each_program(name: str) -> None:
+    text = SUBJECTS[name].json.read_text()
+    assert compare.difference(text, case(SUBJECTS[name], 20261130, 60)) is None
+
+
+def test_a_wrong_byte_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that spoils every frame that starts with 03 (the range table): one packet is enough to show it."""
+    outputs = SwitchCore.outputs
+
+    def spoiled(core: SwitchCore) -> list[object]:
+        made = outputs(core)
+        return [type(o)(o.port, o.frame + b"!" if o.frame[0] == 3 else o.frame, o.start_ps, o.end_ps) for o in made]
+
+    monkeypatch.setattr(SwitchCore, "outputs", spoiled)
+    text = MATCHING.json.read_text()
+    lines = case(MATCHING, 1, 40)
+    found = compare.difference(text, lines)
+    assert found is not None
+    small = shrink.shrink(lines, lambda candidate: compare.difference(text, candidate) is not None)
+    assert len(small) == 1
+    assert re.fullmatch(r"packet \d 03(00)*", small[0])
+
+
+def test_a_crash_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SwitchCore, "receive", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    assert compare.difference(MATCHING.json.read_text(), ["packet 0 00"]) == "the process was ended by signal 9"
+
+
+def test_state_is_compared_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    from switch.native_pipeline import NativePipeline
+
+    read = NativePipeline.register_read
+    monkeypatch.setattr(NativePipeline, "register_read", lambda *args: read(*args) ^ 1)
+    text = SUBJECTS["stf/meters"].json.read_text()
+    found = compare.difference(text, ["register_write memory 0 5"])
+    assert found == "register I.memory[0]: interpreter 0x5, C 0x4"
+
+
+def test_shrinking_keeps_what_must_stay() -> None:
+    lines = [f"line {n}" for n in range(100)]
+
+    def fails(candidate: Sequence[str]) -> bool:
+        return {"line 3", "line 50", "line 99"} <= set(candidate)
+
+    assert shrink.fewer_lines(lines, fails) == ["line 3", "line 50", "line 99"]
+    assert shrink.simpler_frames(["packet 1 0a0b0c0d"], lambda candidate: "0b" in candidate[0]) == ["packet 1 000b"]
+
+
+def test_wrong_use_is_refused() -> None:
+    command = [sys.executable, "-m", "tests.fuzz", "--program", "nothing"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no program nothing; known: " in done.stderr
