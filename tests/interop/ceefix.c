@@ -2,9 +2,9 @@
  *
  * lldpad 1.1+git20221028 clears the whole of a port's CEE state each time that it builds a frame with DCB on: the name of the
  * port, that CEE is active, the list links, and not only the ten TLVs that it has just freed. From its first frame on, the
- * port is in no mode at all: no CEE TLV is ever sent, and `dcbtool go` answers "not applicable in IEEE-DCBX modes". Upstream
- * repaired it in August 2023 (intel/openlldp 03cb011, "dcbx: prevent null dereference in dcbx_free_data"); Debian 12 has the
- * version from before. This library puts instructions that clear the ten pointers alone in place of those that clear all,
+ * port is in no mode at all: no CEE TLV is ever sent, `dcbtool go` answers "not applicable in IEEE-DCBX modes", and lldpad
+ * ends with a segmentation fault. Upstream repaired it in August 2023 (intel/openlldp 03cb011, "dcbx: prevent null
+ * dereference in dcbx_free_data"); Debian 12 has the version from before. This library puts instructions that clear the ten pointers alone in place of those that clear all,
  * in memory, and only where the running program is exactly that build. Everything else is Debian's lldpad as it is.
  */
 #define _GNU_SOURCE

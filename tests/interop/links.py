@@ -198,6 +198,15 @@ class Tap:
 
         return until(found, what, seconds)
 
+    def await_sent(self, what: str) -> bytes:
+        """A frame that this end sends."""
+
+        def found() -> list[bytes]:
+            self.poll()
+            return self.sent
+
+        return until(found, what)[0]
+
 
 def has_tlv(subtype: int, body: bytes | None = None, oui: bytes = b"\x00\x80\xc2") -> Callable[[bytes], bool]:
     """Condition on a frame: a TLV with this OUI and subtype and, where given, these contents."""

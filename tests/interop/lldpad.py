@@ -28,6 +28,16 @@ def missing() -> str | None:
     return f"{', '.join(absent)} not installed (apt-get install lldpad tshark gcc; make setup)" if absent else None
 
 
+# GNU build id of the lldpad that `ceefix.c` repairs and that what is only observed was observed with (Debian 12, amd64)
+DEBIAN_12 = bytes.fromhex("5e3e44be471a2134b95518a0395438e8eb937375")
+
+
+def is_debian_12s() -> bool:
+    """Whether the installed lldpad is that build."""
+    path = shutil.which("lldpad")
+    return path is not None and DEBIAN_12 in Path(path).read_bytes()
+
+
 def build(name: str, directory: Path) -> Path:
     """Compiles the preload library NAME.c ("dcbnic" or "ceefix"); the compiler's warnings are errors."""
     library = directory / f"{name}.so"

@@ -238,6 +238,7 @@ def test_we_fall_silent_and_age_out(link: Link, start: Start, stack: ExitStack) 
     assert lldpad.neighbour() == {}
 
 
+@pytest.mark.debian_12s_lldpad
 def test_two_management_addresses(link: Link, start: Start, stack: ExitStack, tmp_path: Path) -> None:
     """This lldpad takes a PDU with two. Newer ones discard it as a duplicate (intel/openlldp pull request 130)."""
     lldpad = start(link.right)

@@ -192,8 +192,9 @@ def test_cee_two_of_it_agree(link: Link, start_cee: Start) -> None:
     assert fcoe in [app for line in willing.nic.record("SAPP") for app in line["app"]]
 
 
+@pytest.mark.debian_12s_lldpad
 def test_debian_12_loses_cee_with_its_first_frame(link: Link, start_cee: Callable[..., Lldpad], tmp_path: Path) -> None:
-    """Observed: what `ceefix.c` is for. Fails, and should go, where Debian has a repaired lldpad."""
+    """Observed: what `ceefix.c` is for."""
     agent = start_cee(link.left, repair=False)
     assert agent.operational("pfc")["Oper Mode"] in ("true", "false")  # it has not sent yet
     with Tap(link.right) as tap:
