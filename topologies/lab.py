@@ -196,6 +196,7 @@ async def _run_once(
         receiver.terminate()
         received = roce.result(await receiver.output(DRAIN_TIMEOUT_S))
     reordered = sum(_tcp_reordering(lab, f.source) for f in business) - reordered_before
+    heard = {f.source: s["pfc_xoff_rx"] + s["pfc_xon_rx"] for f, s in zip(storage, sent, strict=True)}
     return RunResult(
         name=phase.name,
         duration_s=duration_s,
@@ -203,7 +204,7 @@ async def _run_once(
             _storage_result(sent, received, duration_s),
             _business_result(topology, before, after, reordered, duration_s),
         ),
-        pfc=pfc_links(topology, before, after),
+        pfc=pfc_links(topology, before, after, heard),
         share=shares(*contention, receiver_host.leaf, receiver_host.number, CLASSES.values()),
         configured_share=phase.shares,
         paused_ns={n: after.paused_ns(n) - before.paused_ns(n) for n in range(8)}

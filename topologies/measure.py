@@ -15,9 +15,10 @@ from topologies.results import Drops, LinkPfc
 Cells = Mapping[tuple[int, int], tuple[int, int]]
 
 DROPS = ("tm_drop_queue", "tm_drop_pg", "tm_drop_headroom", "tm_drop_pool", "tm_drop_port", "ecn_dropped")
-PFC = ("pfc_tx_xoff", "pfc_tx_xon")
+PFC_SENT = ("pfc_tx_xoff", "pfc_tx_xon")
+PFC_RECEIVED = ("pfc_rx_xoff", "pfc_rx_xon")
 RX_DROPS = ("receive ring overrun", "frame too long", "no memory")  # of tm_drop_rx, by n
-COUNTERS = ("rx", "tx", "ce_marked", "tm_dequeued", "tm_drop_rx", *PFC, *DROPS)
+COUNTERS = ("rx", "tx", "ce_marked", "tm_dequeued", "tm_drop_rx", *PFC_SENT, *PFC_RECEIVED, *DROPS)
 REGISTERS = ("tm_queue_depth", "tm_pg_depth", "tm_paused_ns")
 
 
@@ -77,22 +78,30 @@ def drops(before: Snapshot, after: Snapshot) -> tuple[Drops, ...]:
     return tuple(found)
 
 
-def pfc_links(topology: Topology, before: Snapshot, after: Snapshot) -> tuple[LinkPfc, ...]:
-    """PFC frames between two snapshots, one record for each link direction that saw any."""
+def pfc_links(
+    topology: Topology, before: Snapshot, after: Snapshot, host_received: Mapping[str, int]
+) -> tuple[LinkPfc, ...]:
+    """PFC frames between two snapshots, one record for each link direction that saw any.
+
+    host_received: what hosts that look at PFC counted; of another host nobody knows what it received.
+    """
+
+    def frames(name: str, switch: str, port: int) -> dict[int, int]:
+        cells, earlier = after.counters[switch][name], before.counters[switch][name]
+        return {n: cells[port, n][0] - earlier[port, n][0] for n in range(8)}
+
     links = []
     for switch in topology.switches:
         for port in switch.ports:
-            seen = {
-                name: {
-                    n: after.counters[switch.name][name][port, n][0] - before.counters[switch.name][name][port, n][0]
-                    for n in range(8)
-                }
-                for name in PFC
-            }
-            priorities = tuple(n for n in range(8) if any(seen[name][n] for name in PFC))
+            xoff, xon = (frames(name, switch.name, port) for name in PFC_SENT)
+            priorities = tuple(n for n in range(8) if xoff[n] or xon[n])
             if priorities:
-                xoff, xon = (sum(seen[name].values()) for name in PFC)
-                links.append(LinkPfc(switch.name, topology.peer(switch.name, port).node, xoff, xon, priorities))
+                peer = topology.peer(switch.name, port)
+                received = host_received.get(peer.node)
+                if peer.port:
+                    received = sum(sum(frames(name, peer.node, peer.port).values()) for name in PFC_RECEIVED)
+                sent = sum(xoff.values()), sum(xon.values())
+                links.append(LinkPfc(switch.name, peer.node, *sent, priorities, received))
     return tuple(links)
 
 

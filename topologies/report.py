@@ -49,11 +49,11 @@ def pfc_table(runs: Sequence[RunResult]) -> Table:
     table = Table(title="PFC frames per link", title_justify="left", header_style="bold")
     for heading in ("run", "from", "to", "priorities"):
         table.add_column(heading)
-    table.add_column("XOFF", justify="right")
-    table.add_column("XON", justify="right")
+    for heading in ("XOFF sent", "XON sent", "both received"):
+        table.add_column(heading, justify="right")
     for run in runs:
         if not run.pfc:
-            table.add_row(run.name, "-", "-", "none", "0", "0", end_section=True)
+            table.add_row(run.name, "-", "-", "none", "0", "0", "0", end_section=True)
         for number, link in enumerate(run.pfc):
             table.add_row(
                 run.name if number == 0 else "",
@@ -62,6 +62,7 @@ def pfc_table(runs: Sequence[RunResult]) -> Table:
                 ",".join(map(str, link.priorities)),
                 f"{link.xoff:,}",
                 f"{link.xon:,}",
+                "n/a" if link.received is None else f"{link.received:,}",
                 end_section=number == len(run.pfc) - 1,
             )
     return table

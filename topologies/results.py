@@ -34,6 +34,7 @@ class LinkPfc:
     xoff: int
     xon: int
     priorities: tuple[int, ...]  # priorities with at least one frame
+    received: int | None = None  # XOFF and XON that the receiver counted; None: a host that does not look
 
 
 @dataclass(frozen=True, slots=True)
