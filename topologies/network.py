@@ -55,6 +55,13 @@ def require_root() -> None:
     """Raise NetworkError where network namespaces cannot be made."""
     if os.geteuid() != 0:
         raise NetworkError(f"user id {os.geteuid()}: network namespaces need root (use sudo)")
+    # Mininet waits for ever for the shell of a node that could not be made (in a plain chroot, say, or a small container).
+    try:
+        tried = subprocess.run(["mnexec", "-cn", "true"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise NetworkError("mnexec: not on the PATH (apt-get install mininet; make setup)") from None
+    if tried.returncode:
+        raise NetworkError(f"mnexec: no network namespace can be made here: {tried.stderr.strip()}")
 
 
 def require_bmv2() -> None:
