@@ -55,7 +55,7 @@ def require_root() -> None:
     """Raise NetworkError where network namespaces cannot be made."""
     if os.geteuid() != 0:
         raise NetworkError(f"user id {os.geteuid()}: network namespaces need root (use sudo)")
-    # Mininet waits for ever for the shell of a node that could not be made (in a plain chroot, say, or a small container).
+    # Mininet waits for ever for the shell of a node that could not be made (in a plain chroot, say).
     try:
         tried = subprocess.run(["mnexec", "-cn", "true"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
