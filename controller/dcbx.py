@@ -27,9 +27,8 @@ from controller.dcbx_overlay import Run, dcbx_ports, local_settings, restored, w
 from controller.entries import Entity
 from dcb.dcbx.fabric import DcbxSwitch, PortRole, SourceChanged, SwitchEvent
 from dcb.dcbx.port import DcbxPort, MultiPeerChanged, OperationalChanged, TlvRejected
-from dcb.dcbx.report import ets_text
-from dcb.dcbx.settings import DcbxSettings, Operational
-from dcb.dcbx.tlv import numbers
+from dcb.dcbx.settings import DcbxSettings
+from dcb.dcbx.summary import change_text
 from dcb.lldp.agent import AdminStatus, FrameDiscarded, LocalSystem
 from dcb.lldp.receive import NeighborAdded, NeighborRemoved
 from dcb.lldp.tlv import Capability, ChassisId, ManagementAddress, PortId, SystemCapabilities
@@ -256,7 +255,7 @@ class DcbxAgent:
         for name, event in events:
             match event:
                 case OperationalChanged():
-                    self._note(now_ns, name, "operational", changes(event))
+                    self._note(now_ns, name, "operational", change_text(event))
                 case NeighborAdded():
                     pdu = event.neighbor.pdu
                     self._note(now_ns, name, "neighbor", f"new: {pdu.chassis_id.text} {pdu.port_id.text}")
@@ -285,23 +284,3 @@ def management_address(address: str, interface_number: int) -> ManagementAddress
     """A Management Address TLV of an IP address in text; the number is that of the port."""
     ip = ipaddress.ip_address(address)
     return ManagementAddress(1 if ip.version == 4 else 2, ip.packed, 3, interface_number)
-
-
-def changes(event: OperationalChanged) -> str:
-    """What is different, in words: "PFC 3 -> 3,4 (lossless 3); ETS ..."."""
-    before, after = event.before, event.after
-    parts = []
-    if "mode" in event.changed:
-        parts.append(f"mode {before.mode.value} -> {after.mode.value}")
-    if {"pfc", "agreed"} & set(event.changed):
-        parts.append(f"PFC {_pfc(before)} -> {_pfc(after)}: {after.pfc_why}")
-    if "ets" in event.changed:
-        parts.append(f"ETS {ets_text(after.ets)}: {after.ets_why}")
-    if "app" in event.changed:
-        parts.append(f"App {', '.join(entry.text for entry in after.app) or 'none'}: {after.app_why}")
-    return "; ".join(parts)
-
-
-def _pfc(oper: Operational) -> str:
-    lossless = numbers(oper.lossless_priorities)
-    return f"{numbers(oper.pfc_priorities)} (lossless {lossless})"

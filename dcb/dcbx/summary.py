@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from dcb.dcbx.port import DcbxPort
+from dcb.dcbx.port import DcbxPort, OperationalChanged
 from dcb.dcbx.report import ets_text, link_report
-from dcb.dcbx.settings import AppDialect, Mode
+from dcb.dcbx.settings import AppDialect, Mode, Operational
 from dcb.dcbx.tlv import AppEntry, EtsTable, Tsa, bits, numbers
 from dcb.dcbx.views import RemoteView
 from dcb.lldp.receive import Neighbor
@@ -216,3 +216,23 @@ def screen(view: Json, title: str, notes: list[str] | None = None) -> str:
         what = f"{finding['severity']}: {finding['attribute']}"
         lines.append(f"  {what}: here {finding['here']}, there {finding['there']}: {finding['advice']}")
     return "\n".join(line.rstrip() for line in lines)
+
+
+def change_text(event: OperationalChanged) -> str:
+    """What is different, in words: "PFC 3 -> 3,4 (lossless 3); ETS ..."."""
+    before, after = event.before, event.after
+    parts = []
+    if "mode" in event.changed:
+        parts.append(f"mode {before.mode.value} -> {after.mode.value}")
+    if {"pfc", "agreed"} & set(event.changed):
+        parts.append(f"PFC {_pfc(before)} -> {_pfc(after)}: {after.pfc_why}")
+    if "ets" in event.changed:
+        parts.append(f"ETS {ets_text(after.ets)}: {after.ets_why}")
+    if "app" in event.changed:
+        parts.append(f"App {', '.join(entry.text for entry in after.app) or 'none'}: {after.app_why}")
+    return "; ".join(parts)
+
+
+def _pfc(oper: Operational) -> str:
+    lossless = numbers(oper.lossless_priorities)
+    return f"{numbers(oper.pfc_priorities)} (lossless {lossless})"

@@ -1,0 +1,120 @@
+"""DCBX over a fabric: a controller configuration in which one port knows what to do, and agents on the hosts.
+
+`dcbx_config` takes the configuration of `topologies.settings` and takes PFC, ETS and losslessness out of every port; one
+port, the first spine's to the first leaf, gets them as configuration-source. Leaves' uplinks and the other spines'
+ports are auto-upstream, the rest auto-downstream. `HostAgents` runs `dcb-host` in every host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from topologies.description import Tier, Topology
+from topologies.network import FabricNetwork, NetworkError
+from topologies.paths import run_dir
+from topologies.processes import HostProcess
+from topologies.settings import CNP_DSCP, CNP_PRIORITY, STORAGE_DSCP, Dcb, controller_config
+
+ROCE_V2_PORT = 4791
+Json = dict[str, Any]
+
+
+def source_dcbx(pfc: Iterable[int], shares: Mapping[int, int]) -> Json:
+    """The source's configuration: PFC priorities, and per cent of each class of that number; CNPs strict on top.
+
+    Storage (UDP 4791, DSCP 26) goes to the first PFC priority.
+    """
+    priorities = sorted(pfc)
+    storage = priorities[0] if priorities else 0
+    applications = [
+        {"udp": ROCE_V2_PORT, "priority": storage},
+        {"dscp": STORAGE_DSCP, "priority": storage},
+        {"dscp": CNP_DSCP, "priority": CNP_PRIORITY},
+    ]
+    return {
+        "role": "configuration-source",
+        "pfc": priorities,
+        "ets": {
+            "priority_to_tc": {n: n if n in shares or n == CNP_PRIORITY else 0 for n in range(8)},
+            "bandwidth": dict(shares),
+            "strict": [CNP_PRIORITY],
+        },
+        "app": applications,
+    }
+
+
+def dcbx_config(topology: Topology, dcb: Dcb, source: Mapping[str, Any], *, lab: str = "lab", **lldp: int) -> Json:
+    """A configuration in which only one port says what PFC, ETS and applications are to be.
+
+    lldp: timers for all switches, such as tx_interval_s=5.
+    """
+    config = controller_config(topology, dcb.with_pfc(), lab=lab)
+    for profile in config["qos_profiles"].values():
+        profile["dscp_to_priority"] = {}
+    for switch in topology.switches:
+        entry = config["switches"][switch.name]
+        entry["dcbx"] = {"lossless_buffers": "lossless", **lldp}
+        for port in switch.ports:
+            entry["ports"][port].pop("ets", None)
+            entry["ports"][port]["dcbx"] = dict(_role(topology, switch.name, port, source))
+    return config
+
+
+def source_port(topology: Topology) -> tuple[str, int]:
+    """The configuration-source: switch and port."""
+    return next(switch.name for switch in topology.switches if switch.tier is Tier.SPINE), 1
+
+
+def _role(topology: Topology, switch: str, port: int, source: Mapping[str, Any]) -> Mapping[str, Any]:
+    if (switch, port) == source_port(topology):
+        return source
+    to_host = topology.peer(switch, port).node in {host.name for host in topology.hosts}
+    down = to_host or switch == source_port(topology)[0]
+    return {"role": "auto-downstream" if down else "auto-upstream"}
+
+
+class HostAgents:
+    """`async with HostAgents(net, "lab", {"h4": ["--willing", "none"]}):` dcb-host in every host, at most until exit."""
+
+    def __init__(self, network: FabricNetwork, lab: str, options: Mapping[str, list[str]] | None = None) -> None:
+        self._network, self._options = network, options or {}
+        self._folder = run_dir(lab) / "dcbx"
+        self._stack = contextlib.AsyncExitStack()
+        self.processes: dict[str, HostProcess] = {}
+
+    async def __aenter__(self) -> HostAgents:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            for host in self._network.topology.hosts:
+                await self.start(host.name)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def start(self, host: str) -> None:
+        """Start the agent of a host (again)."""
+        interface = self._network.topology.host(host).interface
+        arguments = [sys.executable, "-m", "hosts.dcbx", "-i", interface, "--name", host, "-q"]
+        arguments += ["--state", str(self.state_path(host)), *self._options.get(host, ())]
+        self.processes[host] = await self._stack.enter_async_context(HostProcess(self._network, host, arguments))
+
+    def state_path(self, host: str) -> Path:
+        """The state file of a host's agent."""
+        return self._folder / f"{host}.json"
+
+    def state(self, host: str) -> Json:
+        """What a host's agent says that it runs. NetworkError where it has said nothing yet."""
+        try:
+            state: Json = json.loads(self.state_path(host).read_text())
+        except (OSError, ValueError) as error:
+            raise NetworkError(f"host {host}: DCBX state: {error}") from None
+        return state
