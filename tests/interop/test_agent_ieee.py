@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from links import LOW_MAC, NEAREST_BRIDGE, End, Link, dissect
+from links import LOW_MAC, NEAREST_BRIDGE, End, Link, Tap, dissect, has_tlv
 from lldpad import Ets, Lldpad, Pfc
 from lldpd import Lldpd
 from peer import Peer
@@ -165,6 +165,23 @@ def test_both_willing_we_are_higher(swapped: Link, start: Start, stack: ExitStac
     peer.until(lambda: programs(lldpad, 1 << 3), "lldpad, the lower address, to give way")
     peer.until(lambda: peer.port.operational.pfc_agreed == 1 << 3, "lldpad to say so")
     assert peer.port.operational.pfc_why == "both willing, the peer has the lower MAC address"
+
+
+def test_both_give_way_while_frames_cross(swapped: Link, start: Start, stack: ExitStack) -> None:
+    """Each has spoken before it hears the other. Two that answer at once would swap for ever; lldpad answers once a
+    second, with what it heard last, and so the link settles on what one of them began with."""
+    lldpad = start(swapped.right)
+    lldpad.set("PFC", "enabled=4")
+    peer = Peer(swapped.left, BOTH)
+    with Tap(swapped.left) as tap:
+        lldpad.transmit()
+        tap.await_received(has_tlv(0x0B, b"\x88\x10"), "lldpad's first frame, which waits for us while we send ours")
+    stack.enter_context(peer)
+    peer.until(lambda: peer.port.operational.pfc_agreed in (1 << 3, 1 << 4), "an agreement")
+    agreed = peer.port.operational.pfc_agreed
+    peer.for_seconds(2.5)  # two of lldpad's seconds
+    assert peer.port.operational.pfc_enable == peer.port.operational.pfc_agreed == agreed
+    assert programs(lldpad, agreed)
 
 
 @pytest.mark.parametrize("we_are_higher", [False, True])
