@@ -18,43 +18,58 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from switch.api import CounterValue
+from switch.tm_control import ReplicationEngine, TrafficManager
+from switch.tm_settings import (
+    MAX_FRAME_BYTES,
+    MAX_PORTS,
+    MAX_RATE_BPS,
+    NEVER_PS,
+    NOMINAL_RATE_BPS,
+    Cbs,
+    DynamicGroup,
+    DynamicLimit,
+    Ets,
+    PriorityGroup,
+    QueueLimit,
+    Replicas,
+    Scheduler,
+    StaticGroup,
+    StaticLimit,
+    Strict,
+    SwitchCoreError,
+    check_port,
+)
 
 if TYPE_CHECKING:
     from switch.native_pipeline import NativePipeline
 
-MAX_PORTS: Final = 512
-MAX_FRAME_BYTES: Final = 9728
-NEVER_PS: Final = 2**64 - 1
-MAX_RATE_BPS: Final = 800_000_000_000
-NOMINAL_RATE_BPS: Final = 10_000_000_000
-"""What quanta are timed by on a port without a rate: the speed that veth reports."""
+# The settings are part of this interface.
+__all__ = [
+    "MAX_FRAME_BYTES",
+    "MAX_PORTS",
+    "MAX_RATE_BPS",
+    "NEVER_PS",
+    "NOMINAL_RATE_BPS",
+    "Cbs",
+    "DigestData",
+    "DynamicGroup",
+    "DynamicLimit",
+    "Ets",
+    "Output",
+    "PacketIn",
+    "PriorityGroup",
+    "QueueLimit",
+    "Replicas",
+    "ReplicationEngine",
+    "Scheduler",
+    "StaticGroup",
+    "StaticLimit",
+    "Strict",
+    "SwitchCore",
+    "SwitchCoreError",
+    "TrafficManager",
+]
 
-COUNTER_KINDS: Final = (
-    "enqueued",
-    "dequeued",
-    "drop_queue_limit",
-    "drop_pg_limit",
-    "drop_headroom",
-    "drop_pool",
-    "drop_port",
-    "drop_rx",
-)
-STATE_KINDS: Final = (
-    "queue_depth",
-    "queue_watermark",
-    "pg_depth",
-    "pg_headroom",
-    "pg_watermark",
-    "pg_headroom_watermark",
-    "pg_xoff",
-    "pause_left",
-    "paused_ns",
-    "pause_count",
-    "pool_used",
-    "queue_packets",
-)
-WATERMARK_KINDS: Final = ("queue_watermark", "pg_watermark", "pg_headroom_watermark")
 _STATS: Final = (
     "received",
     "rx_dropped",
@@ -74,11 +89,6 @@ _RECORD: Final = struct.Struct("<IIIIQQ")
 _EVENT_PACKET_IN: Final = 1
 _BUFFER_BYTES: Final = 256 * 1024
 _LARGEST_RECORD: Final = 16 * 1024  # a frame that the deparser has grown, or a digest
-_IDENTITY_QUEUE_MAP: Final = sum(n << (3 * n) for n in range(8))
-
-
-class SwitchCoreError(ValueError):
-    """A value that the traffic manager, the replication engine or the driver cannot take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,73 +114,6 @@ class DigestData:
 
     list_id: int
     data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Strict:
-    """Served before all others; of two strict queues the higher index goes first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ets:
-    """Shares what strict and CBS queues leave in proportion to `weight`, 1..100, by bytes of frames."""
-
-    weight: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Cbs:
-    """Credit-based shaper (802.1Q 8.6.8.2); idle slope in bit/s of the wire, overhead included."""
-
-    idle_slope_bps: int
-
-
-Scheduler = Strict | Ets | Cbs
-
-
-@dataclass(frozen=True, slots=True)
-class StaticGroup:
-    """Priority group with fixed thresholds, in bytes. XOFF counts from zero occupancy: reserved <= xoff, xon < xoff.
-
-    `priorities`: bit n set: XOFF of this group pauses priority n at the peer.
-    """
-
-    reserved: int
-    xoff: int
-    xon: int
-    headroom: int
-    priorities: int
-
-
-@dataclass(frozen=True, slots=True)
-class DynamicGroup:
-    """Priority group whose shared bytes may grow to 2^alpha of the free pool, alpha -16..16."""
-
-    reserved: int = 0
-    alpha: int = 0
-    xon_offset: int = 0
-    headroom: int = 0
-    priorities: int = 0
-
-
-PriorityGroup = StaticGroup | DynamicGroup
-
-
-@dataclass(frozen=True, slots=True)
-class StaticLimit:
-    """Bytes that lossy packets may fill a queue to."""
-
-    limit_bytes: int = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class DynamicLimit:
-    """Lossy packets may fill a queue to 2^alpha of the free pool, alpha -16..16."""
-
-    alpha: int
-
-
-QueueLimit = StaticLimit | DynamicLimit
 
 
 def _load(path: Path) -> ctypes.CDLL:
@@ -228,211 +171,6 @@ def _load(path: Path) -> ctypes.CDLL:
 
 class _Count(ctypes.Structure):
     _fields_ = (("packets", ctypes.c_uint64), ("bytes", ctypes.c_uint64))
-
-
-def _check_range(what: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise SwitchCoreError(f"{what} {value} must be {low}..{high}")
-
-
-def _check_port(port: int) -> None:
-    _check_range("port", port, 0, MAX_PORTS - 1)
-
-
-def _check_index(index: int) -> None:
-    _check_range("index", index, 0, MAX_PORTS * 8 - 1)
-
-
-class TrafficManager:
-    """Configuration and state of the traffic manager. Everything takes effect before the call returns.
-
-    What is configured for a port holds whether or not the port is there, and outlives it. Values out of range raise
-    `SwitchCoreError` and change nothing.
-    """
-
-    def __init__(self, core: SwitchCore) -> None:
-        self._core = core
-        self._lib = core._lib
-        self._tm = core._lib.sw_tm(core._sw)
-
-    # --- ports
-
-    def add_port(self, port: int) -> None:
-        """Bring a port into being; frames can be queued for it from now on. CPU and drop port are refused."""
-        _check_port(port)
-        with self._core.lock():
-            if self._lib.sw_add_port(self._core._sw, port, self._core.now_ps) < 0:
-                raise SwitchCoreError(f"port {port} exists, or is the CPU or the drop port")
-
-    def remove_port(self, port: int) -> None:
-        """Remove a port: what is queued for it is dropped (drop_port), its pauses end, its configuration stays."""
-        _check_port(port)
-        with self._core.lock():
-            if self._lib.sw_remove_port(self._core._sw, port, self._core.now_ps) < 0:
-                raise SwitchCoreError(f"port {port} does not exist")
-
-    def set_port(self, port: int, rate_bps: int = 0) -> None:
-        """Rate of a port in bit/s, up to 800 Gb/s; 0: unlimited."""
-        _check_port(port)
-        _check_range("rate_bps", rate_bps, 0, MAX_RATE_BPS)
-        self._call("tm_set_port", port, rate_bps)
-
-    def block_port(self, port: int, blocked: bool) -> None:
-        """Hold everything that would leave a port (what a driver does while its socket is full)."""
-        _check_port(port)
-        self._call("tm_block_port", port, blocked)
-
-    def set_pfc(self, port: int, tx_enable: int = 0, quanta: int = 65535, queue_map: int = _IDENTITY_QUEUE_MAP) -> None:
-        """PFC of a port: priorities that may be paused at the peer, and for how long; queue of priority n for received
-        pauses in bits 3n+2..3n of `queue_map`."""
-        _check_port(port)
-        _check_range("tx_enable", tx_enable, 0, 0xFF)
-        _check_range("quanta", quanta, 1 if tx_enable else 0, 0xFFFF)
-        _check_range("queue_map", queue_map, 0, 0xFFFFFF)
-        self._call("tm_set_pfc", port, tx_enable, quanta, queue_map)
-
-    def set_scheduler(self, port: int, queue: int, scheduler: Scheduler) -> None:
-        """How a queue is served. Default: `Ets(1)`."""
-        _check_port(port)
-        _check_range("queue", queue, 0, 7)
-        match scheduler:
-            case Strict():
-                self._call("tm_set_scheduler", port, queue, 1, 0)
-            case Ets(weight):
-                _check_range("weight", weight, 1, 100)
-                self._call("tm_set_scheduler", port, queue, 0, weight)
-            case Cbs(idle_slope_bps):
-                _check_range("idle_slope_bps", idle_slope_bps, 1, MAX_RATE_BPS)
-                self._call("tm_set_scheduler", port, queue, 2, idle_slope_bps)
-
-    def set_priority_group(self, port: int, pg: int, group: PriorityGroup) -> None:
-        """Ingress buffer of a priority group. Default: `DynamicGroup()`. What it holds is kept and split anew."""
-        _check_port(port)
-        _check_range("pg", pg, 0, 7)
-        for name in group.__slots__:
-            if name != "alpha":
-                _check_range(name, getattr(group, name), 0, 0xFF if name == "priorities" else 0xFFFFFFFF)
-        if isinstance(group, StaticGroup):
-            if group.xoff < group.reserved:
-                raise SwitchCoreError(f"xoff {group.xoff} must not be less than reserved {group.reserved}")
-            if group.xon >= group.xoff:
-                raise SwitchCoreError(f"xon {group.xon} must be less than xoff {group.xoff}")
-            self._call(
-                "tm_set_pg", port, pg, False, group.reserved, group.xoff, group.xon, group.headroom, group.priorities
-            )
-        else:
-            _check_range("alpha", group.alpha, -16, 16)
-            self._call(
-                "tm_set_pg", port, pg, True, group.reserved, group.alpha & 0xFF, group.xon_offset, group.headroom,
-                group.priorities,
-            )  # fmt: skip
-
-    def set_queue(self, port: int, queue: int, limit: QueueLimit) -> None:
-        """Limit of a queue for lossy packets. Default: `StaticLimit()`."""
-        _check_port(port)
-        _check_range("queue", queue, 0, 7)
-        if isinstance(limit, StaticLimit):
-            _check_range("limit_bytes", limit.limit_bytes, 0, 0xFFFFFFFF)
-            self._call("tm_set_queue", port, queue, False, limit.limit_bytes)
-        else:
-            _check_range("alpha", limit.alpha, -16, 16)
-            self._call("tm_set_queue", port, queue, True, limit.alpha & 0xFF)
-
-    def set_pool(self, size: int = 16 << 20) -> None:
-        """Shared bytes of the switch."""
-        _check_range("pool size", size, 0, 0xFFFFFFFF)
-        self._call("tm_set_pool", size)
-
-    # --- counters and state; kinds as the `@tm` names, indexes port * 8 + n
-
-    def read_counter(self, kind: str, index: int) -> CounterValue:
-        _check_index(index)
-        with self._core.lock():
-            count = self._lib.tm_read_counter(self._tm, _kind(COUNTER_KINDS, kind), index)
-        return CounterValue(count.packets, count.bytes)
-
-    def clear_counter(self, kind: str, index: int) -> None:
-        _check_index(index)
-        with self._core.lock():
-            self._lib.tm_clear_counter(self._tm, _kind(COUNTER_KINDS, kind), index)
-
-    def read_state(self, kind: str, index: int) -> int:
-        """State now. `pause_left` in quanta, `paused_ns` in nanoseconds, depths and watermarks in bytes."""
-        _check_index(index)
-        with self._core.lock():
-            return int(self._lib.tm_read_state(self._tm, _kind(STATE_KINDS, kind), index, self._core.now_ps))
-
-    def clear_watermark(self, kind: str, index: int) -> None:
-        """Start a watermark again from what is held now."""
-        _check_index(index)
-        if kind not in WATERMARK_KINDS:
-            raise SwitchCoreError(f"{kind} is not a watermark; they are {', '.join(WATERMARK_KINDS)}")
-        with self._core.lock():
-            self._lib.tm_clear_watermark(self._tm, _kind(STATE_KINDS, kind), index)
-
-    def check(self) -> None:
-        """Raise AssertionError where the accounting disagrees with the packets (for tests)."""
-        with self._core.lock():
-            broken = self._lib.tm_check(self._tm)
-        if broken:
-            raise AssertionError(broken.decode())
-
-    def _call(self, name: str, *arguments: int) -> None:
-        with self._core.lock():
-            if getattr(self._lib, name)(self._tm, *arguments, self._core.now_ps) < 0:
-                raise SwitchCoreError(f"{name}{arguments}: refused")
-
-
-def _kind(kinds: tuple[str, ...], kind: str) -> int:
-    try:
-        return kinds.index(kind)
-    except ValueError:
-        raise SwitchCoreError(f"unknown kind {kind}; known: {', '.join(kinds)}") from None
-
-
-Replicas = Sequence[tuple[int, int]]
-"""(egress port, rid) of each copy."""
-
-
-class ReplicationEngine:
-    """Multicast groups and clone sessions."""
-
-    def __init__(self, core: SwitchCore) -> None:
-        self._core = core
-
-    def set_multicast_group(self, group_id: int, replicas: Replicas) -> None:
-        """Set (create or replace) a group, 1..65535."""
-        _check_range("multicast group", group_id, 1, 0xFFFF)
-        self._set("sw_set_multicast", group_id, replicas)
-
-    def delete_multicast_group(self, group_id: int) -> None:
-        _check_range("multicast group", group_id, 1, 0xFFFF)
-        with self._core.lock():
-            if self._core._lib.sw_delete_multicast(self._core._sw, group_id) < 0:
-                raise SwitchCoreError(f"multicast group {group_id} does not exist")
-
-    def set_clone_session(self, session_id: int, replicas: Replicas, cos: int = 0, length: int = 0) -> None:
-        """Set a session, 0..65535. `cos`: priority of the copies where not 0; `length`: bytes kept where not 0."""
-        _check_range("clone session", session_id, 0, 0xFFFF)
-        _check_range("class of service", cos, 0, 7)
-        _check_range("packet length", length, 0, 0xFFFFFFFF)
-        self._set("sw_set_clone_session", session_id, replicas, cos, length)
-
-    def delete_clone_session(self, session_id: int) -> None:
-        _check_range("clone session", session_id, 0, 0xFFFF)
-        with self._core.lock():
-            if self._core._lib.sw_delete_clone_session(self._core._sw, session_id) < 0:
-                raise SwitchCoreError(f"clone session {session_id} does not exist")
-
-    def _set(self, name: str, number: int, replicas: Replicas, *more: int) -> None:
-        for port, rid in replicas:
-            _check_port(port)
-            _check_range("replica id", rid, 0, 0xFFFF)
-        array = ctypes.c_uint16 * len(replicas)
-        ports, rids = array(*(port for port, _ in replicas)), array(*(rid for _, rid in replicas))
-        with self._core.lock():
-            if getattr(self._core._lib, name)(self._core._sw, number, ports, rids, len(replicas), *more) < 0:
-                raise SwitchCoreError(f"{name} {number}: refused")
 
 
 class SwitchCore:
@@ -528,7 +266,7 @@ class SwitchCore:
         What was due before it is done first; what is due at the same time waits for `advance`. False: dropped before
         parsing and counted (longer than 9728 bytes, or no memory).
         """
-        _check_port(port)
+        check_port(port)
         when = NEVER_PS if now_ps is None else now_ps
         return bool(self._lib.sw_inject(self._sw, port, frame, len(frame), when) == 0)
 
@@ -629,7 +367,7 @@ class SwitchCore:
 
     def add_interface(self, port: int, interface: str) -> None:
         """Add a port on a network interface to the running driver."""
-        _check_port(port)
+        check_port(port)
         error = ctypes.create_string_buffer(512)
         if self._lib.sw_driver_add(self._sw, port, interface.encode(), error, len(error)) < 0:
             raise SwitchCoreError(f"port {port}@{interface}: {error.value.decode()}")

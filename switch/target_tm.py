@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from switch.api import ActionCall, CounterValue, EntryAction, KeyMatch, PipelineError
-from switch.core import (
+from switch.p4rt.errors import Code
+from switch.p4rt.schema import Schema, Table
+from switch.tm_settings import (
     COUNTER_KINDS,
     MAX_RATE_BPS,
     STATE_KINDS,
@@ -25,8 +27,6 @@ from switch.core import (
     StaticLimit,
     Strict,
 )
-from switch.p4rt.errors import Code
-from switch.p4rt.schema import Schema, Table
 
 if TYPE_CHECKING:
     from switch.core import TrafficManager

@@ -1,0 +1,216 @@
+"""The control half of a core under Python: `TrafficManager` and `ReplicationEngine`, views on one `SwitchCore`.
+
+Both check ranges and pass values to the C under the core's lock; they own nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+from switch.api import CounterValue
+from switch.tm_settings import (
+    COUNTER_KINDS,
+    IDENTITY_QUEUE_MAP,
+    MAX_RATE_BPS,
+    STATE_KINDS,
+    WATERMARK_KINDS,
+    Cbs,
+    Ets,
+    PriorityGroup,
+    QueueLimit,
+    Replicas,
+    Scheduler,
+    StaticGroup,
+    StaticLimit,
+    Strict,
+    SwitchCoreError,
+    check_index,
+    check_port,
+    check_range,
+    kind_number,
+)
+
+if TYPE_CHECKING:
+    from switch.core import SwitchCore
+
+
+class TrafficManager:
+    """Configuration and state of the traffic manager. Everything takes effect before the call returns.
+
+    What is configured for a port holds whether or not the port is there, and outlives it. Values out of range raise
+    `SwitchCoreError` and change nothing.
+    """
+
+    def __init__(self, core: SwitchCore) -> None:
+        self._core = core
+        self._lib = core._lib
+        self._tm = core._lib.sw_tm(core._sw)
+
+    # --- ports
+
+    def add_port(self, port: int) -> None:
+        """Bring a port into being; frames can be queued for it from now on. CPU and drop port are refused."""
+        check_port(port)
+        with self._core.lock():
+            if self._lib.sw_add_port(self._core._sw, port, self._core.now_ps) < 0:
+                raise SwitchCoreError(f"port {port} exists, or is the CPU or the drop port")
+
+    def remove_port(self, port: int) -> None:
+        """Remove a port: what is queued for it is dropped (drop_port), its pauses end, its configuration stays."""
+        check_port(port)
+        with self._core.lock():
+            if self._lib.sw_remove_port(self._core._sw, port, self._core.now_ps) < 0:
+                raise SwitchCoreError(f"port {port} does not exist")
+
+    def set_port(self, port: int, rate_bps: int = 0) -> None:
+        """Rate of a port in bit/s, up to 800 Gb/s; 0: unlimited."""
+        check_port(port)
+        check_range("rate_bps", rate_bps, 0, MAX_RATE_BPS)
+        self._call("tm_set_port", port, rate_bps)
+
+    def block_port(self, port: int, blocked: bool) -> None:
+        """Hold everything that would leave a port (what a driver does while its socket is full)."""
+        check_port(port)
+        self._call("tm_block_port", port, blocked)
+
+    def set_pfc(self, port: int, tx_enable: int = 0, quanta: int = 65535, queue_map: int = IDENTITY_QUEUE_MAP) -> None:
+        """PFC of a port: priorities that may be paused at the peer, and for how long; queue of priority n for received
+        pauses in bits 3n+2..3n of `queue_map`."""
+        check_port(port)
+        check_range("tx_enable", tx_enable, 0, 0xFF)
+        check_range("quanta", quanta, 1 if tx_enable else 0, 0xFFFF)
+        check_range("queue_map", queue_map, 0, 0xFFFFFF)
+        self._call("tm_set_pfc", port, tx_enable, quanta, queue_map)
+
+    def set_scheduler(self, port: int, queue: int, scheduler: Scheduler) -> None:
+        """How a queue is served. Default: `Ets(1)`."""
+        check_port(port)
+        check_range("queue", queue, 0, 7)
+        match scheduler:
+            case Strict():
+                self._call("tm_set_scheduler", port, queue, 1, 0)
+            case Ets(weight):
+                check_range("weight", weight, 1, 100)
+                self._call("tm_set_scheduler", port, queue, 0, weight)
+            case Cbs(idle_slope_bps):
+                check_range("idle_slope_bps", idle_slope_bps, 1, MAX_RATE_BPS)
+                self._call("tm_set_scheduler", port, queue, 2, idle_slope_bps)
+
+    def set_priority_group(self, port: int, pg: int, group: PriorityGroup) -> None:
+        """Ingress buffer of a priority group. Default: `DynamicGroup()`. What it holds is kept and split anew."""
+        check_port(port)
+        check_range("pg", pg, 0, 7)
+        for name in group.__slots__:
+            if name != "alpha":
+                check_range(name, getattr(group, name), 0, 0xFF if name == "priorities" else 0xFFFFFFFF)
+        if isinstance(group, StaticGroup):
+            if group.xoff < group.reserved:
+                raise SwitchCoreError(f"xoff {group.xoff} must not be less than reserved {group.reserved}")
+            if group.xon >= group.xoff:
+                raise SwitchCoreError(f"xon {group.xon} must be less than xoff {group.xoff}")
+            self._call(
+                "tm_set_pg", port, pg, False, group.reserved, group.xoff, group.xon, group.headroom, group.priorities
+            )
+        else:
+            check_range("alpha", group.alpha, -16, 16)
+            self._call(
+                "tm_set_pg", port, pg, True, group.reserved, group.alpha & 0xFF, group.xon_offset, group.headroom,
+                group.priorities,
+            )  # fmt: skip
+
+    def set_queue(self, port: int, queue: int, limit: QueueLimit) -> None:
+        """Limit of a queue for lossy packets. Default: `StaticLimit()`."""
+        check_port(port)
+        check_range("queue", queue, 0, 7)
+        if isinstance(limit, StaticLimit):
+            check_range("limit_bytes", limit.limit_bytes, 0, 0xFFFFFFFF)
+            self._call("tm_set_queue", port, queue, False, limit.limit_bytes)
+        else:
+            check_range("alpha", limit.alpha, -16, 16)
+            self._call("tm_set_queue", port, queue, True, limit.alpha & 0xFF)
+
+    def set_pool(self, size: int = 16 << 20) -> None:
+        """Shared bytes of the switch."""
+        check_range("pool size", size, 0, 0xFFFFFFFF)
+        self._call("tm_set_pool", size)
+
+    # --- counters and state; kinds as the `@tm` names, indexes port * 8 + n
+
+    def read_counter(self, kind: str, index: int) -> CounterValue:
+        check_index(index)
+        with self._core.lock():
+            count = self._lib.tm_read_counter(self._tm, kind_number(COUNTER_KINDS, kind), index)
+        return CounterValue(count.packets, count.bytes)
+
+    def clear_counter(self, kind: str, index: int) -> None:
+        check_index(index)
+        with self._core.lock():
+            self._lib.tm_clear_counter(self._tm, kind_number(COUNTER_KINDS, kind), index)
+
+    def read_state(self, kind: str, index: int) -> int:
+        """State now. `pause_left` in quanta, `paused_ns` in nanoseconds, depths and watermarks in bytes."""
+        check_index(index)
+        with self._core.lock():
+            return int(self._lib.tm_read_state(self._tm, kind_number(STATE_KINDS, kind), index, self._core.now_ps))
+
+    def clear_watermark(self, kind: str, index: int) -> None:
+        """Start a watermark again from what is held now."""
+        check_index(index)
+        if kind not in WATERMARK_KINDS:
+            raise SwitchCoreError(f"{kind} is not a watermark; they are {', '.join(WATERMARK_KINDS)}")
+        with self._core.lock():
+            self._lib.tm_clear_watermark(self._tm, kind_number(STATE_KINDS, kind), index)
+
+    def check(self) -> None:
+        """Raise AssertionError where the accounting disagrees with the packets (for tests)."""
+        with self._core.lock():
+            broken = self._lib.tm_check(self._tm)
+        if broken:
+            raise AssertionError(broken.decode())
+
+    def _call(self, name: str, *arguments: int) -> None:
+        with self._core.lock():
+            if getattr(self._lib, name)(self._tm, *arguments, self._core.now_ps) < 0:
+                raise SwitchCoreError(f"{name}{arguments}: refused")
+
+
+class ReplicationEngine:
+    """Multicast groups and clone sessions."""
+
+    def __init__(self, core: SwitchCore) -> None:
+        self._core = core
+
+    def set_multicast_group(self, group_id: int, replicas: Replicas) -> None:
+        """Set (create or replace) a group, 1..65535."""
+        check_range("multicast group", group_id, 1, 0xFFFF)
+        self._set("sw_set_multicast", group_id, replicas)
+
+    def delete_multicast_group(self, group_id: int) -> None:
+        check_range("multicast group", group_id, 1, 0xFFFF)
+        with self._core.lock():
+            if self._core._lib.sw_delete_multicast(self._core._sw, group_id) < 0:
+                raise SwitchCoreError(f"multicast group {group_id} does not exist")
+
+    def set_clone_session(self, session_id: int, replicas: Replicas, cos: int = 0, length: int = 0) -> None:
+        """Set a session, 0..65535. `cos`: priority of the copies where not 0; `length`: bytes kept where not 0."""
+        check_range("clone session", session_id, 0, 0xFFFF)
+        check_range("class of service", cos, 0, 7)
+        check_range("packet length", length, 0, 0xFFFFFFFF)
+        self._set("sw_set_clone_session", session_id, replicas, cos, length)
+
+    def delete_clone_session(self, session_id: int) -> None:
+        check_range("clone session", session_id, 0, 0xFFFF)
+        with self._core.lock():
+            if self._core._lib.sw_delete_clone_session(self._core._sw, session_id) < 0:
+                raise SwitchCoreError(f"clone session {session_id} does not exist")
+
+    def _set(self, name: str, number: int, replicas: Replicas, *more: int) -> None:
+        for port, rid in replicas:
+            check_port(port)
+            check_range("replica id", rid, 0, 0xFFFF)
+        array = ctypes.c_uint16 * len(replicas)
+        ports, rids = array(*(port for port, _ in replicas)), array(*(rid for _, rid in replicas))
+        with self._core.lock():
+            if getattr(self._core._lib, name)(self._core._sw, number, ports, rids, len(replicas), *more) < 0:
+                raise SwitchCoreError(f"{name} {number}: refused")
