@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #define RX_BATCH 64u
+#define MAX_AGE_NS 10000000000ull /* of a frame in a ring */
 #define TX_PENDING 256u
 #define TX_FLUSH 64u
 #define TX_RETRY_PS 100000000ull       /* after ENOBUFS: the device's queue is full, and nothing tells when it is not */
@@ -33,7 +34,9 @@
 enum { TAG_TIMER = -1, TAG_KICK = -2, TAG_NETLINK = -3 };
 
 typedef struct driver_port {
-    bool used, up, blocked, want_out;
+    bool used, up, blocked, want_out, has_head;
+    sw_rx_t head;            /* the oldest frame of the ring, if has_head */
+    uint64_t head_ps;        /* its arrival in core time */
     char interface[IFNAMSIZ];
     sw_socket_t socket;
     pkt_t *pending[TX_PENDING];
@@ -160,19 +163,54 @@ static void output(void *arg, pkt_t *pkt, uint32_t port, uint64_t start_ps, uint
 
 /* --- receiving ------------------------------------------------------------------------------------------------------ */
 
-static bool receive(sw_driver_t *d, driver_port_t *p, uint32_t port, uint64_t now_ps)
+static uint64_t realtime_ns(void)
 {
-    sw_rx_t rx;
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void take_head(driver_port_t *p, uint64_t now_ps, uint64_t real_ns)
+{
+    p->has_head = p->socket.fd >= 0 && sw_socket_rx(&p->socket, &p->head);
+    if (!p->has_head)
+        return;
+    uint64_t age_ns = real_ns > p->head.time_ns ? real_ns - p->head.time_ns : 0;
+    if (age_ns > MAX_AGE_NS)
+        age_ns = 0; /* somebody has set the clock */
+    p->head_ps = age_ns * 1000 < now_ps ? now_ps - age_ns * 1000 : 0;
+}
+
+/* Frames of all ports in the order and at the times of their arrival: a thread that was kept from the processor finds
+ * milliseconds of them, and handing them in at once would overflow queues that would have drained meanwhile. */
+static bool receive(sw_driver_t *d, uint64_t now_ps)
+{
+    uint64_t real_ns = realtime_ns();
     uint32_t n = 0;
-    for (; n < RX_BATCH && sw_socket_rx(&p->socket, &rx); n++) {
-        if (rx.full_len > rx.len || rx.len > SW_MAX_FRAME_BYTES) {
-            tm_count_drop(d->sw->tm, TM_DROP_RX, port * TM_QUEUES + TM_RX_TOO_LONG, 1, rx.full_len);
+    for (uint32_t i = 0; i < d->n_ports; i++)
+        if (!d->ports[d->numbers[i]]->has_head)
+            take_head(d->ports[d->numbers[i]], now_ps, real_ns);
+    for (; n < RX_BATCH * d->n_ports; n++) {
+        driver_port_t *p = NULL;
+        uint32_t port = 0;
+        for (uint32_t i = 0; i < d->n_ports; i++) {
+            driver_port_t *q = d->ports[d->numbers[i]];
+            if (q->has_head && (!p || q->head_ps < p->head_ps)) {
+                p = q;
+                port = d->numbers[i];
+            }
+        }
+        if (!p)
+            break;
+        if (p->head.full_len > p->head.len || p->head.len > SW_MAX_FRAME_BYTES) {
+            tm_count_drop(d->sw->tm, TM_DROP_RX, port * TM_QUEUES + TM_RX_TOO_LONG, 1, p->head.full_len);
         } else {
             if (p->pcap_in)
-                sw_pcap_write(p->pcap_in, rx.frame, rx.len);
-            sw_receive(d->sw, port, rx.frame, rx.len, now_ps);
+                sw_pcap_write(p->pcap_in, p->head.frame, p->head.len);
+            sw_receive(d->sw, port, p->head.frame, p->head.len, p->head_ps);
         }
         sw_socket_rx_done(&p->socket);
+        take_head(p, now_ps, real_ns);
     }
     return n > 0;
 }
@@ -199,6 +237,7 @@ static void detach(sw_driver_t *d, driver_port_t *p)
     if (p->socket.fd >= 0)
         watch(d, EPOLL_CTL_DEL, p->socket.fd, 0, 0);
     sw_socket_close(&p->socket);
+    p->has_head = false;
     p->want_out = false;
 }
 
@@ -327,12 +366,7 @@ static void *run(void *arg)
     pthread_mutex_lock(&sw->mutex);
     while (!d->stop) {
         uint64_t now_ps = driver_now(d);
-        bool busy = false;
-        for (uint32_t i = 0; i < d->n_ports; i++) {
-            driver_port_t *p = d->ports[d->numbers[i]];
-            if (p->socket.fd >= 0 && receive(d, p, d->numbers[i], now_ps))
-                busy = true;
-        }
+        bool busy = receive(d, now_ps);
         sw_advance(sw, now_ps);
         uint64_t due = TM_NEVER;
         for (uint32_t i = 0; i < d->n_ports; i++) {

@@ -155,6 +155,7 @@ bool sw_socket_rx(sw_socket_t *s, sw_rx_t *rx)
         rx->frame = (uint8_t *)h + h->tp_mac;
         rx->len = h->tp_snaplen;
         rx->full_len = h->tp_len;
+        rx->time_ns = h->tp_sec * 1000000000ull + h->tp_nsec;
         if ((status & TP_STATUS_VLAN_VALID) && rx->len >= 12) {
             uint16_t tpid = status & TP_STATUS_VLAN_TPID_VALID ? h->tp_vlan_tpid : ETH_P_8021Q;
             uint16_t tag[2] = {htons(tpid), htons(h->tp_vlan_tci)};

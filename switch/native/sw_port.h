@@ -29,8 +29,9 @@ typedef struct sw_rx {
     uint8_t *frame;
     uint32_t len;      /* bytes present */
     uint32_t full_len; /* of the frame; more than len: it did not fit */
+    uint64_t time_ns;  /* when the kernel took it in, CLOCK_REALTIME */
 } sw_rx_t;
-bool sw_socket_rx(sw_socket_t *s, sw_rx_t *rx); /* the next frame, valid until sw_socket_rx_done */
+bool sw_socket_rx(sw_socket_t *s, sw_rx_t *rx); /* the next frame, valid until sw_socket_rx_done; once for each frame */
 void sw_socket_rx_done(sw_socket_t *s);
 uint32_t sw_socket_overruns(sw_socket_t *s);    /* frames that the kernel dropped since the last call */
 int sw_socket_tx(sw_socket_t *s, pkt_t *const *pkts, uint32_t n); /* how many were taken; -1 with errno when none */
