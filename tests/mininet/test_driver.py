@@ -398,7 +398,7 @@ def _quiet(wakeups: object) -> bool:
 def test_frames_count_from_their_arrival_not_from_when_they_are_read(lab: Lab) -> None:
     """A driver that was kept from the processor must not drop what a punctual one had sent meanwhile.
 
-    A frame of 976 bytes takes 8 us of a 1 Gb/s wire ((976 + 24) * 8 bits); two of them fit into the queue, and they come
+    A frame of 976 bytes takes 8 us of a 1 Gb/s wire ((976 + 24) * 8 bits); two fit into the queue, and they come
     a millisecond apart while the driver is held. Handed in together, most of the 30 would overflow the queue.
     """
     with running(lab) as core:
