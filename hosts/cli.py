@@ -12,6 +12,7 @@ import ipaddress
 import json
 import os
 import re
+import signal
 import sys
 import time
 from collections import Counter
@@ -476,6 +477,7 @@ def explain(
 
 def main() -> None:
     """Entry point of `dcbtraffic`."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` too ends recv with its summary
     app()
 
 

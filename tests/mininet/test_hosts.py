@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -532,3 +533,15 @@ def test_dcbtraffic_names_a_missing_route() -> None:
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("dcbtraffic: ")
     assert "192.0.2.1" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_dcbtraffic_recv_ends_with_its_summary(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "hosts.cli", "recv", "--dev", "lo"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready: interface lo\n"
+        process.send_signal(number)
+        shown, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (0, "")
+    assert re.search(r"\d+ frames, \d+ bytes in ", shown), shown
