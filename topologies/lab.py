@@ -39,6 +39,7 @@ DRAIN_TIMEOUT_S = 10.0
 SAMPLE_PERIOD_S = 0.5
 WARM_UP_S = 2.0  # TCP's slow start is not contention yet
 IPERF_PORT = 5201
+SLOW_LINK_BPS = 20_000_000
 PAYLOAD_BYTES = 1024
 CLASSES = {"storage": STORAGE_PRIORITY, "business": BUSINESS_PRIORITY}
 
@@ -182,7 +183,16 @@ async def _run_once(
         ]
         clients = [
             await stack.enter_async_context(
-                HostProcess(lab.network, f.source, _iperf(topology.host(f.destination), n, duration_s))
+                HostProcess(
+                    lab.network,
+                    f.source,
+                    _iperf(
+                        topology.host(f.destination),
+                        n,
+                        duration_s,
+                        topology.rate_bps(receiver_host.leaf, receiver_host.number),
+                    ),
+                )
             )
             for n, f in enumerate(business)
         ]
@@ -324,8 +334,10 @@ def _send(topology: Topology, flow: Flow, queue_pair: int, duration_s: float, ho
     return arguments if honour_pfc else [*arguments, "--no-pfc"]
 
 
-def _iperf(destination: Host, number: int, duration_s: float) -> list[str]:
+def _iperf(destination: Host, number: int, duration_s: float, rate_bps: int) -> list[str]:
+    # What is in a sender's buffers when the time is over still has to go: not megabytes where that takes half a minute.
+    window = ["-w", "64K"] if rate_bps < SLOW_LINK_BPS else []
     return [
-        *("iperf3", "-c", destination.ip4, "-p", str(IPERF_PORT + number), "-J", "-P", "2"),
-        *("-t", f"{duration_s:g}", "--connect-timeout", "5000"),
+        *("iperf3", "-c", destination.ip4, "-p", str(IPERF_PORT + number), "-J", "-P", "4"),
+        *("-t", f"{duration_s:g}", "--connect-timeout", "5000", *window),
     ]

@@ -46,7 +46,7 @@ class Dcb:
     headroom_bytes: int = (
         4_000_000  # in real time it covers a descheduled process (320 ms at 100 Mb/s), not only a cable
     )
-    queue_limit_bytes: int = 120_000
+    queue_limit_bytes: int = 200_000
     pool_bytes: int = 16 << 20
 
     def with_pfc(self, *priorities: int) -> Dcb:

@@ -35,7 +35,7 @@ SETTINGS = {
     Target.EMBEDDED: Setting(RATE_BPS, {}, SHARE_TOLERANCE),
     # BMv2 counts in frames of 1024 bytes and has no scheduler; at its rates, smaller queues are as long in time.
     Target.BMV2: Setting(
-        8_000_000, {"xoff_bytes": 60_000, "xon_bytes": 40_000, "queue_limit_bytes": 60_000}, share_tolerance=0.10
+        4_000_000, {"xoff_bytes": 60_000, "xon_bytes": 40_000, "queue_limit_bytes": 60_000}, share_tolerance=0.10
     ),
 }
 
@@ -72,7 +72,7 @@ def flows(rate_bps: int = RATE_BPS) -> list[Flow]:
 def phases(setting: Setting = SETTINGS[Target.EMBEDDED]) -> list[Phase]:
     ecn = {
         STORAGE_PRIORITY: Ecn(kmin_bytes=20_000, kmax_bytes=80_000, pmax=0.2),
-        BUSINESS_PRIORITY: Ecn(kmin_bytes=30_000, kmax_bytes=90_000, pmax=0.5),
+        BUSINESS_PRIORITY: Ecn(kmin_bytes=40_000, kmax_bytes=120_000, pmax=0.5),
     }
     off = replace(Dcb(ecn=ecn), **setting.buffers)
     on = off.with_pfc(STORAGE_PRIORITY)
