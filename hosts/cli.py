@@ -444,11 +444,11 @@ def _recv(
     with _runs():
         device = dev or default_device()
         with Port(device, receive=True) as port:
-            _report(as_json, event="ready", interface=device)
             printer = _Printer(as_json)
             with contextlib.ExitStack() as stack:
                 stack.enter_context(contextlib.suppress(KeyboardInterrupt))
                 writer = stack.enter_context(contextlib.closing(CaptureWriter(write))) if write else None
+                _report(as_json, event="ready", interface=device)  # from here on a signal ends it with a summary
                 _show_all(port, printer, deadline_ns, count, kinds, writer)
             printer.summary(port.drops())
 
