@@ -1,8 +1,8 @@
 """DCBX over a fabric: a controller configuration in which one port knows what to do, and agents on the hosts.
 
-`dcbx_config` takes the configuration of `topologies.settings` and takes PFC, ETS and losslessness out of every port; one
-port, the first spine's to the first leaf, gets them as configuration-source. Leaves' uplinks and the other spines'
-ports are auto-upstream, the rest auto-downstream. `HostAgents` runs `dcb-host` in every host.
+`dcbx_config` is the configuration of `topologies.settings` without PFC, ETS and losslessness on any port; one port, the
+first spine's to the first leaf, gets them as configuration-source. Leaves' uplinks and the other spines' ports are
+auto-upstream, the rest auto-downstream. `HostAgents` runs `dcb-host` in every host.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _role(topology: Topology, switch: str, port: int, source: Mapping[str, Any])
 
 
 class HostAgents:
-    """`async with HostAgents(net, "lab", {"h4": ["--willing", "none"]}):` dcb-host in every host, at most until exit."""
+    """`async with HostAgents(net, "lab", {"h4": ["--willing", "none"]}):` dcb-host in every host, until exit."""
 
     def __init__(self, network: FabricNetwork, lab: str, options: Mapping[str, list[str]] | None = None) -> None:
         self._network, self._options = network, options or {}

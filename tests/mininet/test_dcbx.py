@@ -1,0 +1,276 @@
+"""A fabric that one port configures: DCBX from the source through switches to hosts, and down to lost frames.
+
+Real LLDP frames through P4Runtime packet-in and -out; hosts run `dcb-host` and send as it says. No host and no port but
+the source has any DCB configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import Controller
+from controller import config as configuration
+from controller.daemon import ControlServer, control_socket
+from hosts import roce
+from topologies.dcbx import HostAgents, dcbx_config, source_dcbx, source_port
+from topologies.description import Topology, leaf_spine
+from topologies.network import FabricNetwork
+from topologies.processes import HostProcess
+from topologies.settings import Dcb
+
+pytestmark = [pytest.mark.mininet, pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")]
+
+LAB = "dcbxtest"
+TIMEOUT_S = 60.0
+REFUSES = "h4"
+RECEIVER = "h3"
+ALL = {"leaf1": {1, 2, 3, 4}, "leaf2": {1, 2, 3, 4}, "spine1": {1, 2}, "spine2": {1, 2}}
+
+
+async def until(what: str, true: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Poll a state that no event tells of (files of other processes)."""
+    end = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < end, f"not within {timeout_s:g} s: {what}"
+        await asyncio.sleep(0.05)
+
+
+async def dcbctl(*words: str, code: int = 0) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "controller.cli", *words, "--lab", LAB),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode == code, (out + err).decode()
+    return out.decode()
+
+
+class Fabric:
+    """The running lab, and what the test asks of it."""
+
+    def __init__(self, topology: Topology, net: FabricNetwork, controller: Controller) -> None:
+        self.topology, self.net, self.controller = topology, net, controller
+        self.hosts = {host.name: host for host in topology.hosts}
+
+    def lossless(self) -> dict[str, dict[int, list[int]]]:
+        """Priorities with PFC, by switch and port, as the switches are to hold them."""
+        return {
+            name: {number: port.pfc for number, port in switch.ports.items()}
+            for name, switch in self.controller.running.switches.items()
+        }
+
+    def expected(self, priority: int) -> dict[str, dict[int, list[int]]]:
+        """`priority` everywhere but at the host that refuses."""
+        refused = self.hosts[REFUSES]
+        return {
+            name: {n: [] if (name, n) == (refused.leaf, refused.number) else [priority] for n in ports}
+            for name, ports in ALL.items()
+        }
+
+    async def counter(self, switch: str, port: int, name: str, priority: int) -> int:
+        counters = await self.controller.read_counters(switch, [name], ports=[port])
+        return counters[name][port, priority].packets
+
+    async def load(self, senders: dict[str, list[str]], duration_s: float = 2.0) -> dict[str, int]:
+        """Storage from each sender to the receiver at 80% of a link; frames lost, by sender."""
+        target = self.hosts[RECEIVER]
+        async with contextlib.AsyncExitStack() as stack:
+            arguments = [str(roce.binary()), "recv", "--interface", target.interface]
+            receiver = await stack.enter_async_context(HostProcess(self.net, RECEIVER, arguments))
+            await receiver.line(lambda text: "ready" in text, TIMEOUT_S)
+            running, start_ns = {}, time.monotonic_ns() + 2_000_000_000
+            for number, (name, command) in enumerate(senders.items(), 1):
+                options = ["send", "--dst", target.ip4, "--rate", "80M", "--link-rate", "100M", "--dest-qp", str(number)]
+                options += ["--udp-source-port", str(50000 + number), "--duration", f"{duration_s:g}"]
+                options += ["--start-at", str(start_ns)]
+                process = HostProcess(self.net, name, [*command, *options])
+                running[name] = await stack.enter_async_context(process)
+            self.sent = sent = {name: roce.result(await process.output(TIMEOUT_S))["sent"] for name, process in running.items()}
+            await self.drained()
+            receiver.terminate()
+            result = roce.result(await receiver.output(TIMEOUT_S))
+        assert result["kernel_drops"] == 0
+        self.result = result
+        got = {flow["dest_qp"]: flow["received"] for flow in result["flows"]}
+        return {name: sent[name] - got.get(number, 0) for number, name in enumerate(senders, 1)}
+
+    async def drained(self) -> None:
+        async def empty() -> bool:
+            for name in self.controller.config.switches:
+                read = await self.controller.read_registers(name, ["egress.tm_pool_used"], [0])
+                if read["egress.tm_pool_used"][0, 0]:
+                    return False
+            return True
+
+        end = time.monotonic() + 10
+        while not await empty():
+            assert time.monotonic() < end, "the switches do not drain"
+            await asyncio.sleep(0.05)
+
+
+def as_agreed(agents: HostAgents, host: str) -> list[str]:
+    """A sender that does what the host's DCBX agent says."""
+    return [sys.executable, "-m", "hosts.dcbx", "roce", "--state", str(agents.state_path(host)), "-i", f"{host}-eth0"]
+
+
+STUBBORN = [sys.executable, "-m", "hosts.roce"]  # DSCP 26, priority 3, whatever DCBX says
+
+
+@contextlib.asynccontextmanager
+async def fabric() -> AsyncIterator[Fabric]:
+    topology = leaf_spine(2, 2, 2)
+    source = source_dcbx([3], {0: 40, 3: 60})
+    config = configuration.parse(dcbx_config(topology, Dcb(), source, lab=LAB))
+    with FabricNetwork(topology, lab=LAB) as net:
+        async with Controller(config) as controller, ControlServer(controller, control_socket(LAB), None):
+            await controller.wait_synced(TIMEOUT_S)
+            yield Fabric(topology, net, controller)
+            net.check_switches()
+
+
+async def test_one_port_configures_a_fabric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCBLAB_RUN", str(tmp_path / "run"))
+    switch, port = source_port(leaf_spine(2, 2, 2))
+    assert (switch, port) == ("spine1", 1)
+    async with fabric() as lab:
+        # no host speaks DCBX yet: ports to hosts are lossy, and an incast loses
+        between = {name: set(n for n in ports if lab.topology.peer(name, n).port) for name, ports in ALL.items()}
+        await until(
+            "links between switches lossless",
+            lambda: all(lab.lossless()[name][n] == [3] for name, ports in between.items() for n in ports),
+        )
+        assert [lab.lossless()["leaf1"][n] for n in (1, 2)] == [[], []]
+        lost = await lab.load({"h1": [*STUBBORN], "h2": [*STUBBORN]})
+        assert min(lost.values()) > 0, lost
+
+        refuse = {REFUSES: ["--willing", "none", "--pfc", "5"]}
+        async with HostAgents(lab.net, LAB, refuse) as agents:
+            await bring_up(lab, agents)
+            await traffic_is_lossless(lab, agents)
+            await who_refuses_is_reported_and_lossy(lab, agents)
+            await priority_moves_live(lab, agents)
+            await another_controller_changes_nothing(lab, agents)
+
+            # the clean end of the controller says goodbye: hosts are on their own at once, not after a TTL of 121 s
+            await lab.controller.dcbx.stop()
+            await until("goodbye heard", lambda: agents.state("h1")["neighbors"] == [], 5)
+            assert agents.state("h1")["operational"]["pfc"]["lossless"] == []
+
+
+async def bring_up(lab: Fabric, agents: HostAgents) -> None:
+    """All willing hosts end with the same PFC and ETS, which nobody but the source was told."""
+    await until("PFC on every link", lambda: lab.lossless() == lab.expected(3))
+    await lab.controller.wait_synced(TIMEOUT_S)
+    for name in ("h1", "h2", "h3"):
+        await until(f"{name} agrees", lambda name=name: agents.state(name)["operational"]["pfc"]["lossless"] == [3])
+        state = agents.state(name)
+        ets = state["operational"]["ets"]
+        assert ets["priority_to_tc"] == [0, 0, 0, 3, 0, 0, 6, 0]
+        assert ets["bandwidth_percent"] == [40, 0, 0, 60, 0, 0, 0, 0]
+        assert [ets["tsa"][n] for n in (0, 3, 6)] == ["ets", "ets", "strict"]
+        assert state["local"]["pfc"] == {"enabled": [], "willing": True, "cap": 8, "macsec_bypass": False}
+        assert state["marks"]["roce"] == {"priority": 3, "pcp": 3, "dscp": 26, "lossless": True}
+    view = json.loads(await dcbctl("dcbx", "show", "-j"))
+    assert {name: entry["source"] for name, entry in view["sources"].items()}["spine1"] == "spine1-eth1"
+    assert len(view["ports"]) == 12
+    assert {row["mode"] for row in view["ports"]} == {"ieee"}
+    assert all(row["data_plane"]["synced"] for row in view["ports"])
+    ets_rows = json.loads(await dcbctl("show", "ets", "leaf2:1", "-j"))["ports"][0]["queues"]
+    assert [(q["tsa"], q.get("weight")) for q in ets_rows if q["queue"] in (0, 3, 6)] == [
+        ("ets", 40),
+        ("ets", 60),
+        ("strict", None),
+    ]
+    said = await dcbctl("dcbx", "show", "leaf1:1", "--format", "lldptool")
+    assert "\t PFC enabled: 3" in said
+    assert "\tIfname: h1-eth0" in said
+
+
+async def traffic_is_lossless(lab: Fabric, agents: HostAgents) -> None:
+    before = await lab.counter("leaf1", 1, "egress.pfc_tx_xoff", 3)
+    lost = await lab.load({name: as_agreed(agents, name) for name in ("h1", "h2")})
+    assert lost == {"h1": 0, "h2": 0}, (lab.sent, facts(lab.result), await dcbctl("show", "drops"), await dcbctl("show", "buffer"), await dcbctl("show","pfc"))
+    assert await lab.counter("leaf1", 1, "egress.pfc_tx_xoff", 3) > before, "nothing was paused: no contention"
+
+
+async def who_refuses_is_reported_and_lossy(lab: Fabric, agents: HostAgents) -> None:
+    refused = lab.hosts[REFUSES]
+    links = json.loads(await dcbctl("dcbx", "mismatch", "-j", code=1))["links"]
+    assert [(link["name"], link["peer"]) for link in links] == [(f"{refused.leaf}-eth{refused.number}", REFUSES)]
+    pfc = [finding for finding in links[0]["findings"] if finding["attribute"] == "pfc"]
+    assert [(one["severity"], one["here"], one["there"]) for one in pfc] == [("mismatch", "3", "5")]
+    assert "neither end is willing" in pfc[0]["advice"]
+    lost = await lab.load({"h1": as_agreed(agents, "h1"), REFUSES: [*STUBBORN]})
+    assert lost["h1"] == 0
+    assert lost[REFUSES] > 0, (lab.sent, facts(lab.result), await dcbctl("show", "drops"), await dcbctl("show", "queue", "leaf2:1"), await dcbctl("show", "buffer", "leaf2"), await dcbctl("show","pfc"))
+    assert await lab.counter(refused.leaf, refused.number, "egress.pfc_tx_frames", 0) == 0
+
+
+async def priority_moves_live(lab: Fabric, agents: HostAgents) -> None:
+    """PFC from 3 to 4 at the source, while frames of priority 0, which does not change, are on their way."""
+    count = 3000
+    dropsb = await dcbctl("show", "drops")
+    target = lab.hosts[RECEIVER]
+    traffic = [sys.executable, "-m", "hosts.cli"]
+    listen = [*traffic, "recv", "--only", "udp", "--count", str(count), "-j", "--duration", "30s"]
+    talk = [*traffic, "send", "udp", "--dst", target.ip4, "--count", str(count), "--rate", "1000pps", "-j"]
+    async with (
+        HostProcess(lab.net, RECEIVER, listen) as receiver,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        await receiver.line(lambda text: "ready" in text, TIMEOUT_S)
+        sender = await stack.enter_async_context(HostProcess(lab.net, "h1", talk))
+        await receiver.line(lambda text: '"udp"' in text, TIMEOUT_S)
+        # one step for one change of mind: PFC, ETS and applications together, as a file would have them
+        new = configuration.to_data(lab.controller.config)
+        new["switches"]["spine1"]["ports"][1]["dcbx"] = source_dcbx([4], {0: 40, 4: 60})
+        await lab.controller.apply(configuration.parse(new))
+        await until("PFC 4 on every link", lambda: lab.lossless() == lab.expected(4))
+        await lab.controller.wait_synced(TIMEOUT_S)
+        for name in ("h1", "h2", "h3"):
+            await until(f"{name} follows", lambda name=name: agents.state(name)["operational"]["pfc"]["lossless"] == [4])
+        await sender.output(TIMEOUT_S)
+        seen = [json.loads(line) for line in (await receiver.output(TIMEOUT_S)).splitlines()]
+        # the first one was taken off the output above
+        drops = await dcbctl("show", "drops")
+        assert sum(event.get("kind") == "udp" for event in seen) == count - 1, (seen[-1], drops, dropsb)
+    assert agents.state("h2")["marks"]["roce"] == {"priority": 4, "pcp": 4, "dscp": 26, "lossless": True}
+    before = [await lab.counter("leaf1", 1, "egress.pfc_tx_xoff", n) for n in (3, 4)]
+    lost = await lab.load({name: as_agreed(agents, name) for name in ("h1", "h2")})
+    assert lost == {"h1": 0, "h2": 0}, (lab.sent, facts(lab.result), await dcbctl("show", "drops"), await dcbctl("show", "buffer"), await dcbctl("show","pfc"))
+    after = [await lab.counter("leaf1", 1, "egress.pfc_tx_xoff", n) for n in (3, 4)]
+    assert after[0] == before[0]
+    assert after[1] > before[1]
+
+
+async def another_controller_changes_nothing(lab: Fabric, agents: HostAgents) -> None:
+    """A controller that takes over goes on with what the switches hold, then agrees on the same again."""
+    changes = {name: agents.state(name)["counters"]["dcbx"]["state_changes"] for name in ("h1", "h2", "h3")}
+    async with Controller(lab.controller.config, election_id=200) as second:
+        await second.wait_synced(TIMEOUT_S)
+        assert [status.updates_written for status in second.status()] == [0, 0, 0, 0]
+        assert {s.name: s.state.value for s in lab.controller.status()} == dict.fromkeys(ALL, "backup")
+        sources = {name: agent.switch.election for name, agent in second.dcbx.agents.items()}
+        await until("sources", lambda: all(agent.switch.election.source for agent in second.dcbx.agents.values()), 40)
+        await until("restart over", lambda: not any(a.holding for a in second.dcbx.agents.values()), 60)
+        await second.wait_synced(TIMEOUT_S)
+        assert [status.updates_written for status in second.status()] == [0, 0, 0, 0], sources
+        now = {name: agents.state(name)["counters"]["dcbx"]["state_changes"] for name in ("h1", "h2", "h3")}
+        assert now == changes
+    for session in ALL:
+        await asyncio.wait_for(lab.controller.session(session).wait_synced(), TIMEOUT_S)
+
+
+def facts(value: Any) -> str:
+    return json.dumps(value, indent=1)
