@@ -19,6 +19,8 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from switch.core import Output, SwitchCore
+from switch.loader import load
+from switch.model import Program
 from switch.p4rt.service import BatchError
 from switch.target import Target, TargetFactory
 
@@ -59,6 +61,16 @@ def _bytes(value: int) -> bytes:
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 
+_load = cache(load)
+
+
+class _Factory(TargetFactory):
+    """Reads the program once for all tests."""
+
+    def _load(self, device_config: bytes) -> Program:
+        return _load(device_config)
+
+
 class DcbSwitch(Direct):
     """See the module. Close it after use."""
 
@@ -66,7 +78,7 @@ class DcbSwitch(Direct):
         def made(text: bytes) -> SwitchCore:
             return SwitchCore(text, sanitize=SANITIZE, debug=not SANITIZE)
 
-        super().__init__(DCB_JSON, DCB_P4INFO, factory=TargetFactory(core_factory=made))
+        super().__init__(DCB_JSON, DCB_P4INFO, factory=_Factory(core_factory=made))
         info = p4info(DCB_P4INFO)
         self.tables = {table.preamble.name: table for table in info.tables}
         self.actions = {action.preamble.name: action for action in info.actions}
