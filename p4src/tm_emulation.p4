@@ -423,6 +423,7 @@ control EmulatedIngress(inout headers_t hdr, inout metadata_t meta, inout standa
 control EmulatedEgress(inout metadata_t meta, inout standard_metadata_t std) {
     bit<32> next;
     bit<32> turn;
+    bit<32> release;
     bit<32> xon;
     bit<48> until;
     bit<64> told;
@@ -431,6 +432,7 @@ control EmulatedEgress(inout metadata_t meta, inout standard_metadata_t std) {
     action look(bit<32> cell) {
         emu_ticket.read(next, cell);
         emu_turn.read(turn, cell);
+        emu_release.read(release, cell);
         emu_until.read(until, cell);
         emu_told.read(told, cell);
         emu_xon.read(xon, cell);
@@ -469,7 +471,8 @@ control EmulatedEgress(inout metadata_t meta, inout standard_metadata_t std) {
                 }
                 tm_dequeued.count(((bit<32>)std.egress_port << 3) + (bit<32>)meta.emu_queue);
                 meta.tm.deq_depth_bytes = (bit<32>)std.deq_qdepth << NOMINAL_SHIFT;
-                if (told != 0 && next - meta.emu_ticket <= xon + 1) {
+                // Not while frames go round: what arrives meanwhile gets in between, and is in order a whole round later.
+                if (told != 0 && next - meta.emu_ticket <= xon + 1 && release == next) {
                     meta.emu_xon_notice = 1;
                     clone_preserving_field_list(CloneType.E2E, NOTICE_SESSION, FIELDS_OF_EMULATION);
                 }

@@ -28,12 +28,12 @@ from topologies.thrift import I32, I64, STRING, STRUCT, Client, ThriftError, con
 PROGRAM = "dcb_bmv2"
 NOMINAL_BYTES = 1024  # what a frame counts as, NOMINAL_SHIFT in p4src/tm_emulation.p4
 HOLD_PORT, NOTICE_PORT = 508, 509  # as there; the clone session has the number of its port
-HOLD_RATE_PPS = (
-    4_000  # frames that wait go round so often, per priority: more costs CPU, less delays the end of a pause
-)
+# Frames that wait go round so often, per priority. Each round is served before new frames are, so a rate far above a
+# link's starves them; one far below it delays what follows a pause.
+HOLD_RATE_PPS = 1000
 QUEUE_DEPTH_FRAMES = 16_384  # the program drops before that, and counts it
 WIRE_OVERHEAD_BYTES = 24  # FCS, preamble, gap
-PERIOD_S = 0.1
+PERIOD_S = 0.2
 CONFIGURATION_PERIOD_S = 1.0
 TIMEOUT_S = 10.0
 BACKLOG_FRAMES = 3  # in a queue: it wants more than it gets

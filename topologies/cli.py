@@ -32,7 +32,7 @@ from topologies.settings import STORAGE_PRIORITY, Dcb, Ecn, controller_config
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=__doc__.split("\n")[0])
 SYNC_TIMEOUT_S = 60.0
-RATES = {Target.EMBEDDED: "100M", Target.BMV2: "8M"}
+RATES = {Target.EMBEDDED: "100M", Target.BMV2: "4M"}
 SCENARIOS = {storage_and_business.NAME: storage_and_business}
 
 
@@ -153,7 +153,7 @@ def up(
     leaves: Annotated[int, typer.Option(help="1..99")] = 2,
     spines: Annotated[int, typer.Option(help="1..99")] = 2,
     hosts: Annotated[int, typer.Option(help="hosts per leaf, 1..200")] = 4,
-    rate: Annotated[str | None, typer.Option(help="of every link [100M; 8M on bmv2]")] = None,
+    rate: Annotated[str | None, typer.Option(help="of every link [100M; 4M on bmv2]")] = None,
     pfc: Annotated[str, typer.Option(help="lossless priorities, such as 3 or 3,4; empty for none")] = "3",
     lab: LabName = "lab",
     script: Annotated[Path | None, typer.Option(help="run these Mininet commands instead of a prompt")] = None,

@@ -35,7 +35,7 @@ SETTINGS = {
     Target.EMBEDDED: Setting(RATE_BPS, {}, SHARE_TOLERANCE),
     # BMv2 counts in frames of 1024 bytes and has no scheduler; at its rates, smaller queues are as long in time.
     Target.BMV2: Setting(
-        4_000_000, {"xoff_bytes": 60_000, "xon_bytes": 40_000, "queue_limit_bytes": 60_000}, share_tolerance=0.10
+        4_000_000, {"xoff_bytes": 60_000, "xon_bytes": 50_000, "queue_limit_bytes": 60_000}, share_tolerance=0.10
     ),
 }
 
