@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
+from finsy import GRPCStatusCode, P4ClientError
+
 from controller import state
 from controller.codec import Codec
 from controller.config import Config
@@ -184,9 +186,18 @@ class Controller:
     async def read_registers(
         self, switch: str, names: Iterable[str], ports: Iterable[int] | None = None
     ) -> dict[str, dict[Cell, int]]:
-        """Registers by name -> (port, n) -> value; errors as in `read_counters`."""
+        """Registers by name -> (port, n) -> value; errors as in `read_counters`.
+
+        No cells for any name where the switch serves no registers (BMv2: docs/targets.md).
+        """
         session = self.session(switch)
-        return await state.read_registers(session.read, self.program, names, self._ports(switch, ports))
+        wanted = list(names)
+        try:
+            return await state.read_registers(session.read, self.program, wanted, self._ports(switch, ports))
+        except P4ClientError as error:
+            if error.code is not GRPCStatusCode.UNIMPLEMENTED:
+                raise
+            return {name: {} for name in wanted}
 
     async def clear_counters(
         self,

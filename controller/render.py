@@ -30,9 +30,9 @@ def number(value: int | None) -> str:
     return "N/A" if value is None else f"{value:,}"
 
 
-def milliseconds(value_ns: int) -> str:
-    """Nanoseconds as milliseconds with three digits, exact integer arithmetic."""
-    return f"{value_ns // 10**6:,}.{value_ns % 10**6 // 10**3:03d}"
+def milliseconds(value_ns: int | None) -> str:
+    """Nanoseconds as milliseconds with three digits, exact integer arithmetic; N/A where there is no value."""
+    return "N/A" if value_ns is None else f"{value_ns // 10**6:,}.{value_ns % 10**6 // 10**3:03d}"
 
 
 def rate(value_bps: int) -> str:
@@ -217,7 +217,7 @@ def buffer(view: Json) -> RenderableType:
                 number(group["watermark_bytes"]),
                 number(group["headroom_bytes"]),
                 number(group["headroom_watermark_bytes"]),
-                "yes" if group["xoff"] else "no",
+                {None: "N/A", True: "yes", False: "no"}[group["xoff"]],
                 *(number(value) for value in group["dropped_packets"].values()),
                 end_section=index == len(used) - 1,
             )

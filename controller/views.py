@@ -57,8 +57,10 @@ def _bytes(counters: Counters, name: str, port: int) -> list[int]:
     return [counters[name].get((port, n), CounterValue()).bytes for n in range(8)]
 
 
-def _values(registers: Registers, name: str, port: int) -> list[int]:
-    return [registers[name].get((port, n), 0) for n in range(8)]
+def _values(registers: Registers, name: str, port: int) -> list[int | None]:
+    """Cells of a port; None (null in JSON) where the target serves no registers."""
+    cells = registers[name]
+    return [cells.get((port, n), 0) if cells else None for n in range(8)]
 
 
 async def _gather(
@@ -244,6 +246,7 @@ async def buffer(controller: Controller, target: str | None) -> Json:
     def row(switch: str, port: int, c: Counters, r: Registers) -> Json:
         settings = config.switches[switch].ports[port]
         profiles = config.buffers_of(settings)
+        xoff = _values(r, "egress.tm_pg_xoff", port)
         groups = []
         for pg in range(8):
             ref, profile = settings.buffers.get(pg), profiles.get(pg)
@@ -256,7 +259,7 @@ async def buffer(controller: Controller, target: str | None) -> Json:
                     "headroom_bytes": _values(r, "egress.tm_pg_headroom", port)[pg],
                     "watermark_bytes": _values(r, "egress.tm_pg_watermark", port)[pg],
                     "headroom_watermark_bytes": _values(r, "egress.tm_pg_headroom_watermark", port)[pg],
-                    "xoff": bool(_values(r, "egress.tm_pg_xoff", port)[pg]),
+                    "xoff": None if xoff[pg] is None else bool(xoff[pg]),
                     "dropped_packets": {reason: _packets(c, name, port)[pg] for name, reason in DROPS_BY_GROUP.items()},
                 }
             )
@@ -267,7 +270,7 @@ async def buffer(controller: Controller, target: str | None) -> Json:
     for switch, _ports in select(config, target):
         used = await controller.read_registers(switch, ["egress.tm_pool_used"], [0])
         pools[switch] = {
-            "used_bytes": used["egress.tm_pool_used"].get((0, 0), 0),
+            "used_bytes": _values(used, "egress.tm_pool_used", 0)[0],
             "size_bytes": config.switches[switch].pool,
         }
     return {"ports": rows, "pools": pools}
