@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 
 from switch.loader import load
 from switch.model import Program
-from tests.stf.engines import InterpreterEngine, NativeEngine
+from tests.stf.engines import EngineError, InterpreterEngine, NativeEngine
 from tests.stf.grammar import Statement, parse
 from tests.stf.runner import Difference, Runner
 
@@ -24,6 +24,7 @@ class _Pair:
 
     def __init__(self, program: Program, json_text: str) -> None:
         self.program = program
+        self.endless = False
         self.reference = InterpreterEngine(program)
         self.native = NativeEngine(json_text, ())
         self.runners = Runner(program, self.reference), Runner(program, self.native)
@@ -35,16 +36,21 @@ class _Pair:
         for runner in self.runners:
             runner.sent.clear()
             runner.digests.clear()
-            refused = False
+            ended = ""
             try:
                 runner.step(statement)
             except Difference:
-                refused = True
+                ended = "refused"
+            except EngineError:
+                ended = "endless"
             by_port: dict[int, list[str]] = {}
             for _, port, frame in runner.sent:
                 if frame:  # a frame of no bytes cannot leave the core
                     by_port.setdefault(port, []).append(frame.hex())
-            seen.append((refused, dict(sorted(by_port.items())), runner.digests))
+            seen.append((ended, dict(sorted(by_port.items())), runner.digests))
+        if seen[0][0] == seen[1][0] == "endless":
+            self.endless = True  # what was sent on the way depends on when each of them gave up
+            return None
         return None if seen[0] == seen[1] else f"line {statement.line}: interpreter {seen[0]}, C {seen[1]}"
 
     def state(self) -> str | None:
@@ -69,6 +75,8 @@ def difference_here(json_text: str, lines: Sequence[str]) -> str | None:
     for statement in parse("\n".join(lines)):
         if found := pair.step(statement):
             return found
+        if pair.endless:
+            return None
     return pair.state()
 
 

@@ -102,7 +102,10 @@ class InterpreterEngine:
         return self.control.failed_asserts
 
     def receive(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        return [(output.port, output.frame) for output in self.switch.receive(port, frame)]
+        try:
+            return [(output.port, output.frame) for output in self.switch.receive(port, frame)]
+        except RuntimeError as error:  # resubmitted or recirculated too often
+            raise EngineError(str(error)) from error
 
     def take_digests(self) -> list[tuple[int, bytes]]:
         taken = list(self.switch.digests)

@@ -39,6 +39,7 @@ NUMBER_WORDS = {
 }
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
 
+_COMMENT = re.compile(r"^((?:[^\"#]|\"[^\"]*\")*)#.*$")  # not inside quotes
 _TOKEN = re.compile(
     r"""\s*(?:
       "(?P<quoted>[^"]+)"
@@ -458,7 +459,7 @@ def parse(text: str) -> list[Statement]:
     """All statements of an STF file. Raises `StfError` that names the line."""
     statements = []
     for at, raw in enumerate(text.splitlines(), 1):
-        line = raw.partition("#")[0].strip()
+        line = _COMMENT.sub(r"\1", raw).strip()
         if not line:
             continue
         word, _, rest = line.replace("\t", " ").partition(" ")

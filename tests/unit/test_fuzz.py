@@ -88,3 +88,19 @@ def test_wrong_use_is_refused() -> None:
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "no program nothing; known: " in done.stderr
+
+
+def test_a_packet_that_never_ends_is_no_difference_where_both_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = SUBJECTS["stf/copies"].json.read_text()
+    endless = "packet 0 03 FF 0004 00 00 0000 0000 00"  # resubmits 255 times
+    assert compare.difference(text, [endless]) is None
+
+    def gives_up(*_: object) -> list[tuple[int, bytes]]:
+        raise compare.EngineError("a packet goes round for ever")
+
+    monkeypatch.setattr(compare.NativeEngine, "receive", gives_up)
+    found = compare.difference(text, [endless])
+    assert found is not None
+    assert "endless" in found
+    monkeypatch.setattr(compare.InterpreterEngine, "receive", gives_up)
+    assert compare.difference(text, [endless]) is None

@@ -21,6 +21,7 @@ from stf.grammar import (
     MeterRates,
     Packet,
     Replication,
+    SetDefault,
     StfError,
     parse,
 )
@@ -70,6 +71,11 @@ def test_expected_hashes_are_those_of_the_definitions() -> None:
 
 
 # --- grammar -------------------------------------------------------------------------------------------------------
+
+
+def test_a_comment_does_not_start_inside_quotes() -> None:
+    (statement,) = parse('setdefault "a.#b" "c#"() # the rest')
+    assert statement.body == SetDefault("a.#b", Call("c#", ()))
 
 
 def test_statements() -> None:
