@@ -64,7 +64,7 @@ static int ring_open(sw_socket_t *s, uint32_t mtu, const char **what)
         mtu = 9216;
     uint32_t need = mtu + 14 + 8 + TPACKET2_HDRLEN + RX_RESERVE + 64;
     s->slot_bytes = need <= 2048 ? 2048 : need <= 4096 ? 4096 : 16384;
-    s->n_slots = need <= 2048 ? 4096 : need <= 4096 ? 2048 : 1024; /* 8 MiB, 16 for jumbo frames */
+    s->n_slots = need <= 2048 ? 8192 : need <= 4096 ? 4096 : 1024; /* 16 MiB: a second of full frames at 100 Mb/s */
     struct tpacket_req req = {.tp_block_size = BLOCK_BYTES, .tp_frame_size = s->slot_bytes, .tp_frame_nr = s->n_slots};
     req.tp_block_nr = s->n_slots / (BLOCK_BYTES / s->slot_bytes);
     *what = "PACKET_RX_RING";
