@@ -72,9 +72,14 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.refuse: Callable[[p4r.Update], str | None] = lambda update: None
         self.streams: dict[int, Any] = {}  # election id -> context
         self.highest = 0
+        self._sending = asyncio.Lock()  # gRPC takes one message of a stream at a time
 
     def updates(self) -> list[p4r.Update]:
         return [update for request in self.writes for update in request.updates]
+
+    async def _send(self, context: Any, message: p4r.StreamMessageResponse) -> None:
+        async with self._sending:
+            await context.write(message)
 
     async def _announce(self) -> None:
         primary = self.highest if self.highest in self.streams else None
@@ -86,7 +91,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
             message = p4r.MasterArbitrationUpdate(
                 device_id=1, election_id=U128.encode(self.highest), status=rpc_status.Status(code=code)
             )
-            await context.write(p4r.StreamMessageResponse(arbitration=message))
+            await self._send(context, p4r.StreamMessageResponse(arbitration=message))
 
     async def StreamChannel(self, request_iterator: Any, context: Any) -> None:
         mine = None
@@ -113,7 +118,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
     async def packet_in(self, payload: bytes, metadata: dict[int, int]) -> None:
         items = [p4r.PacketMetadata(metadata_id=key, value=bytes([value])) for key, value in metadata.items()]
         packet = p4r.PacketIn(payload=payload, metadata=items)
-        await self.streams[self.highest].write(p4r.StreamMessageResponse(packet=packet))
+        await self._send(self.streams[self.highest], p4r.StreamMessageResponse(packet=packet))
 
     async def GetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:
         if self.cookie is None:
