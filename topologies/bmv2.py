@@ -30,7 +30,7 @@ NOMINAL_BYTES = 1024  # what a frame counts as, NOMINAL_SHIFT in p4src/tm_emulat
 HOLD_PORT, NOTICE_PORT = 508, 509  # as there; the clone session has the number of its port
 # Frames that wait go round so often, per priority. Each round is served before new frames are, so a rate far above a
 # link's starves them; one far below it delays what follows a pause.
-HOLD_RATE_PPS = 1000
+HOLD_RATE_PPS = 2000
 QUEUE_DEPTH_FRAMES = 16_384  # the program drops before that, and counts it
 WIRE_OVERHEAD_BYTES = 24  # FCS, preamble, gap
 PERIOD_S = 0.2

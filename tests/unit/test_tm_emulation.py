@@ -383,6 +383,30 @@ def test_every_port_that_was_told_xoff_is_told_xon(switch: Emulated) -> None:
     assert switch.inside == 0
 
 
+def test_xon_waits_until_nothing_goes_round(switch: Emulated) -> None:
+    """Ten frames wait in the worst order, so that a round frees one or two: XON comes at the end, not at four."""
+    switch.arrive(pfc_frame({PRIORITY: 100}), OUT)
+    for number in range(10):
+        switch.arrive(data_frame(number))
+    switch.laps()
+    assert switch.pfc() == [(IN, 1000)]
+    waiting = [queued for queued in switch._egress if queued.port == HOLD]
+    assert len(waiting) == switch.inside == 10
+    switch._egress.clear()
+    switch._egress.extend(reversed(waiting))
+    switch.pipeline.now_us += 6_400
+    below = 0
+    while any(queued.port == HOLD for queued in switch._egress):
+        switch.lap()
+        below += switch.register("emu_ticket") - switch.register("emu_turn") <= 4
+        held = sum(queued.port == HOLD for queued in switch._egress)
+        assert held == 0 or switch.pfc() == []
+    assert below >= 2
+    switch.laps(4)
+    assert switch.pfc() == [(IN, 0)]
+    assert switch.data() == list(range(10))
+
+
 def test_xoff_is_said_again_after_half_its_time(switch: Emulated) -> None:
     switch.arrive(pfc_frame({PRIORITY: 0xFFFF}), OUT)  # frames stay, and going round is the occasion
     for number in range(10):

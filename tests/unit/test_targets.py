@@ -1,0 +1,35 @@
+"""What the command line says of a target that is not there, and that docs/targets.md names tests that exist."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from topologies import network
+from topologies.network import NetworkError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_bmv2_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(NetworkError, match="--target bmv2: simple_switch_grpc is not on the PATH"):
+        network.require_bmv2()
+
+
+def test_every_row_of_the_feature_matrix_names_a_test_that_exists() -> None:
+    text = (ROOT / "docs" / "targets.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) >= 20
+    for path, test in named:
+        source = (ROOT / path).read_text()
+        assert not test or re.search(rf"^(?:async )?def {test}\(", source, re.MULTILINE), f"{path}::{test}"
+    matrix = text.partition("## Feature by feature")[2].partition("\n## ")[0]
+    rows = [
+        line for line in matrix.splitlines() if line.startswith("| ") and not line.startswith(("| feature", "|---"))
+    ]
+    assert len(rows) >= 15
+    assert all("`tests/" in row for row in rows), [row for row in rows if "`tests/" not in row]
