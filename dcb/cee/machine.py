@@ -8,18 +8,33 @@ Unlike 802.1Qaz, an end announces what it *wants*, never what it runs, and a fea
     not willing, and the peer is         local configuration
     equally willing                      operational only where both want the same; else MISMATCH
 
-SeqNo counts local changes; the peer returns it as AckNo. A change that comes while the last is unacknowledged waits,
-and a feature that waits for its acknowledgement keeps what it runs. The machine has no timers: `receive` takes what the
-one peer says (None: it is gone or says nothing), `set_local` what the operator says, `tlv` is what to announce.
+A willing end that has no applications of its own announces those of a peer that is not willing, which are what it runs
+then: open-lldp takes an Application sub-TLV without entries for none, and calls that an error.
+
+SeqNo counts changes of what is announced; the peer returns it as AckNo. A change that comes while the last is
+unacknowledged waits, and a feature that waits for its acknowledgement keeps what it runs. The machine has no timers:
+`receive` takes what the one peer says (None: it is gone or says nothing), `set_local` what the operator says, `tlv` is
+what to announce.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntFlag
 
-from dcb.cee.tlv import AppFeature, CeeTlv, Config, Control, Feature, Header, PfcFeature, PriorityGroups, SubTlv
+from dcb.cee.tlv import (
+    MAX_APPS,
+    AppFeature,
+    CeeTlv,
+    Config,
+    Control,
+    Feature,
+    Header,
+    PfcFeature,
+    PriorityGroups,
+    SubTlv,
+)
 
 FEATURES = (SubTlv.PRIORITY_GROUP, SubTlv.PFC, SubTlv.APPLICATION)
 SEQUENCE_MASK = 0xFFFFFFFF
@@ -101,6 +116,7 @@ class CeeMachine:
     my_ack_no: int = field(default=0, init=False)
     has_peer: bool = field(default=False, init=False)
     _pending: Mapping[SubTlv, FeatureSettings] | None = field(default=None, init=False)
+    _peers_apps: AppFeature | None = field(default=None, init=False)  # announced for want of any of its own
 
     def __post_init__(self) -> None:
         self.features = {kind: FeatureStatus(self.settings[kind], self.settings[kind].config) for kind in FEATURES}
@@ -112,6 +128,7 @@ class CeeMachine:
         self._pending = None
         self.seq_no, self.ack_no, self.my_ack_no = 1, 0, 0
         self.has_peer = False
+        self._peers_apps = None
         self.__post_init__()
 
     def set_local(self, settings: Mapping[SubTlv, FeatureSettings]) -> None:
@@ -123,6 +140,8 @@ class CeeMachine:
 
     def _adopt(self, settings: Mapping[SubTlv, FeatureSettings]) -> None:
         changed = [kind for kind in FEATURES if settings[kind] != self.settings[kind]]
+        if SubTlv.APPLICATION in changed:
+            self._peers_apps = None
         self.settings, self._pending = settings, None
         for kind in changed:
             status = self.features[kind]
@@ -133,7 +152,7 @@ class CeeMachine:
             elif not settings[kind].advertise:
                 self._decide(kind, False)
         if changed and self.has_peer:
-            self.seq_no = self.seq_no % SEQUENCE_MASK + 1
+            self._announce_change(changed)
 
     def receive(self, peer: CeeTlv | None, *, multi_peer: bool = False, multi_tlv: bool = False) -> None:
         """What the peer says now. multi_peer: it is not alone. multi_tlv: its PDU held more than one TLV of CEE."""
@@ -162,6 +181,30 @@ class CeeMachine:
             self._decide(kind, multi_tlv or kind in peer.duplicates)
         if self._pending is not None and self.seq_no == self.my_ack_no:
             self._adopt(self._pending)
+        wanted = self._apps_to_repeat()
+        if wanted != self._peers_apps and self.seq_no == self.my_ack_no:
+            self._peers_apps = wanted
+            self._announce_change((SubTlv.APPLICATION,))
+
+    def _announce_change(self, kinds: Sequence[SubTlv]) -> None:
+        for kind in kinds:
+            self.features[kind].syncd = False
+        self.seq_no = self.seq_no % SEQUENCE_MASK + 1
+
+    def _apps_to_repeat(self) -> AppFeature | None:
+        """The peer's applications, as far as they are of a known kind and there is room; None where they do not count.
+
+        The peer's error bit does not matter: an end that misses applications here has it set.
+        """
+        status = self.features[SubTlv.APPLICATION]
+        settings, peer = status.settings, status.peer
+        assert isinstance(settings.config, AppFeature)
+        if settings.config.entries or not (settings.advertise and settings.enable and settings.willing):
+            return None
+        if peer is None or peer.header.willing or not peer.header.enable or not isinstance(peer.config, AppFeature):
+            return None
+        known = tuple(one for one in peer.config.entries if one.selector <= 1)[:MAX_APPS]
+        return AppFeature(known) if known else None
 
     @staticmethod
     def _local(status: FeatureStatus, why: str, flags: ErrorFlag = NO_ERROR, *, error: bool = False) -> None:
@@ -219,8 +262,12 @@ class CeeMachine:
     def tlv(self) -> CeeTlv:
         """What to announce."""
         features = tuple(
-            Feature(Header(status.settings.enable, status.settings.willing, status.error), status.settings.config)
-            for status in self.features.values()
+            Feature(Header(status.settings.enable, status.settings.willing, status.error), self._announced(kind))
+            for kind, status in self.features.items()
             if status.settings.advertise
         )
         return CeeTlv(Control(self.seq_no, self.ack_no), features)
+
+    def _announced(self, kind: SubTlv) -> Config:
+        repeated = self._peers_apps if kind is SubTlv.APPLICATION else None
+        return self.features[kind].settings.config if repeated is None else repeated

@@ -25,6 +25,7 @@ OUI_INTEL = bytes.fromhex("001b21")
 SUBTYPE_CIN = 1
 SUBTYPE_CEE = 2
 LINK_STRICT = 15
+MAX_APPS = 77  # of the TLV's 507 bytes 45 are for control, priority groups, PFC and headers; 6 are for each application
 
 
 class SubTlv(IntEnum):

@@ -116,16 +116,36 @@ def test_we_take_lldpads(link: Link, start_cee: Start, stack: ExitStack) -> None
     assert lldpad.operational("pfc")["Oper Mode"] == "true"
 
 
-def test_no_application_is_no_feature_to_lldpad(link: Link, start_cee: Start, stack: ExitStack) -> None:
-    """Observed: it takes an application TLV without entries for none, and runs the feature at neither end."""
+def test_no_application_here_takes_lldpads(link: Link, start_cee: Start, stack: ExitStack, tmp_path: Path) -> None:
+    """lldpad takes an application TLV without entries for none, an error. A willing end then repeats lldpad's."""
     lldpad = start_cee(link.right)
     configure(lldpad, willing=0)
     lldpad.transmit()
     peer = stack.enter_context(Peer(link.left, HOST))
-    peer.until(lambda: peer.port.operational.lossless_priorities == (5,), "lldpad's PFC, which is a feature of its own")
-    peer.until(lambda: peer.port.cee.features[SubTlv.APPLICATION].flags & ErrorFlag.PEER, "lldpad's error bit")
+    app = peer.port.cee.features
+    peer.until(lambda: len(peer.port.operational.app) == 3, "lldpad's applications")
+    assert AppEntry(Selector.ETHER_TYPE, 0x8906, priority=5) in peer.port.operational.app
+    assert (app[SubTlv.APPLICATION].error, app[SubTlv.APPLICATION].flags) == (False, 0)
+    peer.until(lambda: lldpad.operational("app:0")["Oper Mode"] == "true", "lldpad to run them too")
+    assert lldpad.operational("app:0")["Errors"] == "0x00 - none"
+    assert lldpad.peer("app:0")["Willing"] == "true"
+    (first, last) = dissect([peer.frames[0], peer.frames[-1]], tmp_path)
+    assert not first.malformed
+    assert not last.malformed
+    assert last.cee[4].fields["lldp.dcbx.feature.app.proto"] == ["0x8906", "0x0cbc", "0x8914"]
+
+
+def test_no_application_and_not_willing_is_no_feature(link: Link, start_cee: Start, stack: ExitStack) -> None:
+    """Observed: lldpad calls a feature that its peer does not announce an error of its own; the others run."""
+    lldpad = start_cee(link.right)
+    configure(lldpad, willing=1)
+    lldpad.transmit()
+    peer = stack.enter_context(Peer(link.left, replace(SWITCH, app=())))
+    peer.until(lambda: programmed(lldpad) == [0, 0, 0, 1, 0, 0, 0, 0], "lldpad to program our PFC")
+    peer.until(lambda: peer.port.operational.lossless_priorities == (3,), "us to run PFC 3")
     assert lldpad.operational("app:0")["Errors"] == "0x20 - peer feature not present"
-    assert peer.port.operational.app == ()
+    assert lldpad.operational("pfc")["Errors"] == "0x00 - none"
+    assert peer.port.cee.features[SubTlv.APPLICATION].why == "not advertised"
 
 
 def test_changes_are_acknowledged(link: Link, start_cee: Start, stack: ExitStack) -> None:
