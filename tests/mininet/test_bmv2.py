@@ -70,3 +70,33 @@ def test_storage_and_business(tmp_path: Path) -> None:
     results = json.loads((tmp_path / "results.json").read_text())
     assert (results["target"], results["rate_bps"]) == ("bmv2", 4_000_000)
     assert len(results["runs"]) == 3
+
+
+def test_a_pause_holds_storage_until_it_is_resumed(tmp_path: Path) -> None:
+    """h1 pauses priority 3 of its port (33.6 s at 1 Mb/s): what h2 sends it waits, and business goes on."""
+    script, wait = tmp_path / "commands", tmp_path / "wait.py"
+    ask = [sys.executable, "-m", "controller.cli", "show", "queue", "leaf1:1", "-j"]
+    wait.write_text(  # each question takes half a second; the lab ends with the script
+        "import json, subprocess, sys, time\n"
+        "end = time.monotonic() + 15\n"
+        "while time.monotonic() < end:\n"
+        f"    text = subprocess.run({ask!r}, capture_output=True, text=True, check=True).stdout\n"
+        "    (port,) = json.loads(text)['ports']\n"
+        "    print(sys.argv[1], port['enqueued_packets'][3], port['dequeued_packets'][3], flush=True)\n"
+        "    if port[sys.argv[2]][3] == int(sys.argv[3]):\n"
+        "        break\n"
+    )
+    script.write_text(
+        "h1 dcbtraffic pfc --xoff 3\n"
+        "h2 dcbtraffic send roce --dst 10.1.0.1 --count 5\n"
+        f"sh {sys.executable} {wait} PAUSED enqueued_packets 5\n"
+        "h2 ping -c 1 -W 5 h1\n"
+        "h1 dcbtraffic pfc --xon 3\n"
+        f"sh {sys.executable} {wait} RESUMED dequeued_packets 5\n"
+    )
+    done = dcblab(tmp_path, "up", "--target", "bmv2", "--rate", "1M", "--script", str(script))
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert re.findall(r"^PAUSED (\d+) (\d+)$", said, re.MULTILINE)[-1] == ("5", "0"), said
+    assert "1 packets transmitted, 1 received" in said, said
+    assert re.findall(r"^RESUMED (\d+) (\d+)$", said, re.MULTILINE)[-1] == ("5", "5"), said
