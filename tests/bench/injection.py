@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from scapy.layers.inet import IP, UDP
@@ -13,7 +13,8 @@ from switch.core import SwitchCore
 from topologies.paths import PIPELINE_JSON
 
 PORTS = range(1, 9)
-PACKETS = 1_000_000
+PACKETS = 200_000
+ROUNDS = 7  # the best of them counts: what else runs on the machine only ever adds time
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,25 @@ def frames() -> Iterator[tuple[int, bytes]]:
         yield port, bytes(packet / udp / (bth + bytes(128 - 14 - 20 - 8 - 12)))
 
 
+def best(measure: Callable[[], tuple[float, int]]) -> float:
+    """Nanoseconds of processor time for a packet, in the best of the rounds; every packet must have come out."""
+    times = []
+    for _ in range(ROUNDS):
+        nanoseconds_each, sent = measure()
+        assert sent == PACKETS, f"{PACKETS - sent} packets were dropped"
+        times.append(nanoseconds_each)
+    return min(times)
+
+
 def run() -> Iterator[Rate]:
     core = configured_core()
     traffic = list(frames())
     port, frame = traffic[0]
-    nanoseconds_each, sent = core.pipeline.bench(frame, PACKETS, port)
-    assert sent == PACKETS, f"{PACKETS - sent} packets were dropped"
-    yield Rate("pipeline alone, injection", 1e9 / nanoseconds_each, "parse + ingress + egress + deparse")
-    nanoseconds, sent = core.bench(traffic, PACKETS)
-    assert sent == PACKETS, f"{PACKETS - sent} packets were dropped"
-    yield Rate("whole switch, injection", PACKETS * 1e9 / nanoseconds, "with traffic manager; aim: at least 2,000,000")
+    alone = best(lambda: core.pipeline.bench(frame, PACKETS, port))
+    yield Rate("pipeline alone, injection", 1e9 / alone, "parse + ingress + egress + deparse")
+
+    def whole() -> tuple[float, int]:
+        nanoseconds, sent = core.bench(traffic, PACKETS)
+        return nanoseconds / PACKETS, sent
+
+    yield Rate("whole switch, injection", 1e9 / best(whole), "with traffic manager; aim: at least 2,000,000")

@@ -23,7 +23,8 @@ from topologies.processes import HostProcess
 from topologies.settings import Dcb, controller_config
 
 LAB = "bench"
-SECONDS = 4
+SECONDS = 3
+ROUNDS = 3
 FRAME_BYTES = 128
 RATE_BPS = 100_000_000_000  # the traffic manager's rate: not what is measured
 BMV2 = "simple_switch_grpc"
@@ -41,7 +42,11 @@ def frame(topology: Topology) -> str:
 
 
 async def measure(network: FabricNetwork) -> float:
-    """Packets a second that reach h2 while h1 sends as fast as it can."""
+    """Packets a second that reach h2 while h1 sends as fast as it can: the best of the rounds."""
+    return max([await measure_once(network) for _ in range(ROUNDS)])
+
+
+async def measure_once(network: FabricNetwork) -> float:
     flood = str(build("flood"))
     topology = network.topology
     count = [flood, "count", "h2-eth0", "--match", "42=" + "00" * 8, "--idle-timeout", "1s"]
