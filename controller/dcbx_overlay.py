@@ -315,7 +315,7 @@ def restored(config: Config, switch: str, port: int, held: Iterable[Entity]) -> 
     if ports[0]["default_priority"] != base.default_priority:
         app.insert(0, AppEntry(Selector.ETHER_TYPE, 0, ports[0]["default_priority"]))
     try:
-        table = EtsTable.build(tc, _hundred(bandwidth, tc), tsa)
+        table = EtsTable.build(tc, _hundred(bandwidth, tc, config.ets_of(config.switches[switch].ports[port])), tsa)
     except TlvError:
         return None  # somebody else's hand was in it
     return Run(table, lossless, (*app_entries(kept), *app))
@@ -329,16 +329,18 @@ def _marked(switch: Switch) -> Switch:
     return switch.model_copy(update={"ports": ports})
 
 
-def _hundred(bandwidth: list[int], tc: list[int]) -> list[int]:
-    """Weights of 1 may stand for 0 per cent, and unused queues may have some of the file's."""
-    shares = list(bandwidth)
-    for queue in range(8):
-        if sum(shares) > 100 and queue not in tc:
-            shares[queue] = 0
-    for queue in range(8):
-        if sum(shares) > 100 and shares[queue] == 1:
-            shares[queue] = 0
-    return shares
+def _hundred(bandwidth: list[int], tc: list[int], base: Mapping[int, object]) -> list[int]:
+    """Weights as they were in per cent: some of 1 stand for 0, and unused queues may have what the file gives them."""
+    of_file = {q for q in range(8) if q not in tc and base.get(q) == EtsWeight(ets=bandwidth[q] or 1)}
+    ones = [q for q in range(8) if q in tc and bandwidth[q] == 1]
+    for left_out in (set[int](), of_file):
+        shares = [0 if queue in left_out else bandwidth[queue] for queue in range(8)]
+        excess = sum(shares) - 100
+        if 0 <= excess <= len(ones):
+            for queue in ones[:excess]:
+                shares[queue] = 0
+            return shares
+    return bandwidth
 
 
 def _rule(match: Mapping[str, object]) -> dict[str, int]:

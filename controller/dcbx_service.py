@@ -24,6 +24,7 @@ from controller.switches import NotConnectedError, PacketIn
 LOGGER = logging.getLogger("dcblab.controller")
 LLDP_REASON = 0  # of packet-ins (docs/contract.md, section 2)
 LLDP_QUEUE = 7
+MUTE_NS = 5_000_000_000  # how long a controller that takes over at most waits for the last of its switches
 
 PacketOut = Callable[[str, int, bytes, int], Awaitable[None]]
 
@@ -42,6 +43,7 @@ class DcbxService:
         self._packet_out = packet_out
         self._refresh = refresh
         self._runs: dict[str, dict[int, Run]] = {}
+        self._mute_until_ns = 0
         self._wake = asyncio.Event()
         self._news = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
@@ -67,7 +69,11 @@ class DcbxService:
     def on_primary(self, switch: str, held: Sequence[Entity]) -> None:
         """The controller has become primary on a switch, and read what it holds; nothing is written yet."""
         if (agent := self.agents.get(switch)) is not None:
-            agent.activate(held, self.clock_ns())
+            now_ns = self.clock_ns()
+            agent.activate(held, now_ns)
+            if agent.holding:
+                # What is taken over is said when the old controller is primary nowhere: it would answer differently.
+                self._mute_until_ns = self._mute_until_ns or now_ns + MUTE_NS
             self._changed(switch, agent)
 
     def on_backup(self, switch: str) -> None:
@@ -118,17 +124,23 @@ class DcbxService:
             async with asyncio.timeout(timeout_s), self._news:
                 await self._news.wait_for(news)
 
+    def _muted(self, now_ns: int) -> bool:
+        return now_ns < self._mute_until_ns and not all(agent.active for agent in self.agents.values())
+
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            deadlines = []
+            deadlines: list[int | None] = []
             for name, agent in list(self.agents.items()):
                 try:
                     now_ns = self.clock_ns()
                     agent.handle_timer(now_ns)
                     self._spread(name, agent)
-                    await self._send(name, agent.frames_to_send(now_ns))
-                    deadlines.append(agent.next_deadline_ns())
+                    if self._muted(now_ns):
+                        deadlines.append(self._mute_until_ns)
+                    else:
+                        await self._send(name, agent.frames_to_send(now_ns))
+                        deadlines.append(agent.next_deadline_ns())
                 except Exception:  # a fault in one switch's agent must not silence the others
                     LOGGER.exception("%s: DCBX failed", name)
                     await asyncio.sleep(1)

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,6 +30,7 @@ from topologies.settings import Dcb
 pytestmark = [pytest.mark.mininet, pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")]
 
 LAB = "dcbxtest"
+RATE_BPS = 20_000_000  # the lab's headroom then is 1.6 s of a link: more than a busy machine keeps a process waiting
 TIMEOUT_S = 60.0
 REFUSES = "h4"
 RECEIVER = "h3"
@@ -91,19 +91,26 @@ class Fabric:
             await receiver.line(lambda text: "ready" in text, TIMEOUT_S)
             running, start_ns = {}, time.monotonic_ns() + 2_000_000_000
             for number, (name, command) in enumerate(senders.items(), 1):
-                options = ["send", "--dst", target.ip4, "--rate", "80M", "--link-rate", "100M", "--dest-qp", str(number)]
+                options = ["send", "--dst", target.ip4, "--rate", "16M", "--link-rate", "20M", "--dest-qp", str(number)]
                 options += ["--udp-source-port", str(50000 + number), "--duration", f"{duration_s:g}"]
                 options += ["--start-at", str(start_ns)]
                 process = HostProcess(self.net, name, [*command, *options])
                 running[name] = await stack.enter_async_context(process)
-            self.sent = sent = {name: roce.result(await process.output(TIMEOUT_S))["sent"] for name, process in running.items()}
+            sent = {name: roce.result(await process.output(TIMEOUT_S))["sent"] for name, process in running.items()}
             await self.drained()
             receiver.terminate()
             result = roce.result(await receiver.output(TIMEOUT_S))
         assert result["kernel_drops"] == 0
-        self.result = result
         got = {flow["dest_qp"]: flow["received"] for flow in result["flows"]}
         return {name: sent[name] - got.get(number, 0) for number, name in enumerate(senders, 1)}
+
+    async def evidence(self) -> str:
+        """What the switches say, for a claim that does not hold."""
+        return (
+            await dcbctl("show", "drops")
+            + await dcbctl("show", "pfc")
+            + await dcbctl("dcbx", "watch", "--history", "--duration", "0")
+        )
 
     async def drained(self) -> None:
         async def empty() -> bool:
@@ -129,7 +136,7 @@ STUBBORN = [sys.executable, "-m", "hosts.roce"]  # DSCP 26, priority 3, whatever
 
 @contextlib.asynccontextmanager
 async def fabric() -> AsyncIterator[Fabric]:
-    topology = leaf_spine(2, 2, 2)
+    topology = leaf_spine(2, 2, 2, RATE_BPS)
     source = source_dcbx([3], {0: 40, 3: 60})
     config = configuration.parse(dcbx_config(topology, Dcb(), source, lab=LAB))
     with FabricNetwork(topology, lab=LAB) as net:
@@ -145,7 +152,7 @@ async def test_one_port_configures_a_fabric(tmp_path: Path, monkeypatch: pytest.
     assert (switch, port) == ("spine1", 1)
     async with fabric() as lab:
         # no host speaks DCBX yet: ports to hosts are lossy, and an incast loses
-        between = {name: set(n for n in ports if lab.topology.peer(name, n).port) for name, ports in ALL.items()}
+        between = {name: {n for n in ports if lab.topology.peer(name, n).port} for name, ports in ALL.items()}
         await until(
             "links between switches lossless",
             lambda: all(lab.lossless()[name][n] == [3] for name, ports in between.items() for n in ports),
@@ -200,7 +207,7 @@ async def bring_up(lab: Fabric, agents: HostAgents) -> None:
 async def traffic_is_lossless(lab: Fabric, agents: HostAgents) -> None:
     before = await lab.counter("leaf1", 1, "egress.pfc_tx_xoff", 3)
     lost = await lab.load({name: as_agreed(agents, name) for name in ("h1", "h2")})
-    assert lost == {"h1": 0, "h2": 0}, (lab.sent, facts(lab.result), await dcbctl("show", "drops"), await dcbctl("show", "buffer"), await dcbctl("show","pfc"))
+    assert lost == {"h1": 0, "h2": 0}, await lab.evidence()
     assert await lab.counter("leaf1", 1, "egress.pfc_tx_xoff", 3) > before, "nothing was paused: no contention"
 
 
@@ -213,18 +220,17 @@ async def who_refuses_is_reported_and_lossy(lab: Fabric, agents: HostAgents) -> 
     assert "neither end is willing" in pfc[0]["advice"]
     lost = await lab.load({"h1": as_agreed(agents, "h1"), REFUSES: [*STUBBORN]})
     assert lost["h1"] == 0
-    assert lost[REFUSES] > 0, (lab.sent, facts(lab.result), await dcbctl("show", "drops"), await dcbctl("show", "queue", "leaf2:1"), await dcbctl("show", "buffer", "leaf2"), await dcbctl("show","pfc"))
+    assert lost[REFUSES] > 0, await lab.evidence()
     assert await lab.counter(refused.leaf, refused.number, "egress.pfc_tx_frames", 0) == 0
 
 
 async def priority_moves_live(lab: Fabric, agents: HostAgents) -> None:
     """PFC from 3 to 4 at the source, while frames of priority 0, which does not change, are on their way."""
-    count = 3000
-    dropsb = await dcbctl("show", "drops")
+    count = 1500
     target = lab.hosts[RECEIVER]
     traffic = [sys.executable, "-m", "hosts.cli"]
-    listen = [*traffic, "recv", "--only", "udp", "--count", str(count), "-j", "--duration", "30s"]
-    talk = [*traffic, "send", "udp", "--dst", target.ip4, "--count", str(count), "--rate", "1000pps", "-j"]
+    listen = [*traffic, "recv", "--only", "udp", "--count", str(count), "-j", "--duration", "90s"]
+    talk = [*traffic, "send", "udp", "--dst", target.ip4, "--count", str(count), "--rate", "500pps", "-j"]
     async with (
         HostProcess(lab.net, RECEIVER, listen) as receiver,
         contextlib.AsyncExitStack() as stack,
@@ -239,16 +245,17 @@ async def priority_moves_live(lab: Fabric, agents: HostAgents) -> None:
         await until("PFC 4 on every link", lambda: lab.lossless() == lab.expected(4))
         await lab.controller.wait_synced(TIMEOUT_S)
         for name in ("h1", "h2", "h3"):
-            await until(f"{name} follows", lambda name=name: agents.state(name)["operational"]["pfc"]["lossless"] == [4])
+            await until(
+                f"{name} follows", lambda name=name: agents.state(name)["operational"]["pfc"]["lossless"] == [4]
+            )
         await sender.output(TIMEOUT_S)
         seen = [json.loads(line) for line in (await receiver.output(TIMEOUT_S)).splitlines()]
         # the first one was taken off the output above
-        drops = await dcbctl("show", "drops")
-        assert sum(event.get("kind") == "udp" for event in seen) == count - 1, (seen[-1], drops, dropsb)
+        assert sum(event.get("kind") == "udp" for event in seen) == count - 1, (seen[-1], await lab.evidence())
     assert agents.state("h2")["marks"]["roce"] == {"priority": 4, "pcp": 4, "dscp": 26, "lossless": True}
     before = [await lab.counter("leaf1", 1, "egress.pfc_tx_xoff", n) for n in (3, 4)]
     lost = await lab.load({name: as_agreed(agents, name) for name in ("h1", "h2")})
-    assert lost == {"h1": 0, "h2": 0}, (lab.sent, facts(lab.result), await dcbctl("show", "drops"), await dcbctl("show", "buffer"), await dcbctl("show","pfc"))
+    assert lost == {"h1": 0, "h2": 0}, await lab.evidence()
     after = [await lab.counter("leaf1", 1, "egress.pfc_tx_xoff", n) for n in (3, 4)]
     assert after[0] == before[0]
     assert after[1] > before[1]
@@ -270,7 +277,3 @@ async def another_controller_changes_nothing(lab: Fabric, agents: HostAgents) ->
         assert now == changes
     for session in ALL:
         await asyncio.wait_for(lab.controller.session(session).wait_synced(), TIMEOUT_S)
-
-
-def facts(value: Any) -> str:
-    return json.dumps(value, indent=1)

@@ -45,20 +45,14 @@ def config(switches: dict[str, Any]) -> Config:
 
 
 def leaf_spine(source: dict[str, Any] = SOURCE) -> dict[str, Any]:
-    """Two leaves, two spines, two hosts a leaf (ports 1, 2), uplinks at 3 and 4. The source is spine1's port 9."""
+    """Two leaves, two spines, two hosts a leaf (ports 1, 2), uplinks at 3 and 4. The source is spine1's port 1."""
     up, down = {"role": "auto-upstream"}, {"role": "auto-downstream"}
     leaves = {
         f"leaf{i}": switch(i, {n: (f"leaf{i}-eth{n}", down if n < 3 else up) for n in range(1, 5)}) for i in (1, 2)
     }
     spines = {
-        f"spine{j}": switch(
-            100 + j,
-            {
-                **{n: (f"spine{j}-eth{n}", down if j == 1 else up) for n in (1, 2)},
-                **({9: ("cpu", source)} if j == 1 else {}),
-            },
-        )
-        for j in (1, 2)
+        "spine1": switch(101, {1: ("spine1-eth1", source), 2: ("spine1-eth2", down)}),
+        "spine2": switch(102, {1: ("spine2-eth1", up), 2: ("spine2-eth2", up)}),
     }
     return {**leaves, **spines}
 
@@ -124,3 +118,17 @@ class Net:
                 node.handle_timer(self.now_ns)
             self.carry()
         return self.now_ns
+
+
+HOSTS = ("h1", "h2", "h3", "h4")
+
+
+def fabric(conf: Config, settings: dict[str, DcbxSettings] | None = None) -> Net:
+    """`leaf_spine` with its hosts, not started. settings: of hosts that are not plainly willing."""
+    hosts = {
+        name: host(f"{name}-eth0", f"02:00:00:00:00:{index:02x}", (settings or {}).get(name))
+        for index, name in enumerate(HOSTS, 1)
+    }
+    links = [((f"leaf{1 + index // 2}", 1 + index % 2), (name, 0)) for index, name in enumerate(HOSTS)]
+    links += [((f"leaf{i}", 2 + j), (f"spine{j}", i)) for i in (1, 2) for j in (1, 2)]
+    return Net(conf, hosts, links)
