@@ -388,8 +388,11 @@ def clean(lab: str = "lab") -> list[int]:
 
 
 def _namespace_members(pid: int) -> list[int]:
-    """Every process in the network namespace of `pid`."""
-    namespace = Path(f"/proc/{pid}/ns/net").readlink()
+    """Every process in the network namespace of `pid`; none where that is ending."""
+    try:
+        namespace = Path(f"/proc/{pid}/ns/net").readlink()
+    except OSError:  # it is ending: what is left of it has no namespace
+        return []
     if namespace == Path("/proc/self/ns/net").readlink():
         return []
     members = []
