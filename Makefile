@@ -9,9 +9,9 @@ PYTHON   ?= /usr/bin/python3
 VENV     := .venv
 BIN      := $(VENV)/bin
 SUDO     := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# Network namespaces need root. Under sudo these variables, where set, go along.
+# Network namespaces need root. Under sudo these variables, where set, go along; a user's PATH has no sbin.
 KEEP     := DCBLAB_CACHE DCBLAB_RUN DCBLAB_RESULTS DCBLAB_FULL CI
-AS_ROOT  := $(if $(SUDO),sudo env PATH="$$PATH" $(foreach v,$(KEEP),$(if $($v),$v="$($v)")),)
+AS_ROOT  := $(if $(SUDO),sudo env PATH="/usr/local/sbin:/usr/sbin:/sbin:$$PATH" $(foreach v,$(KEEP),$(if $($v),$v="$($v)")),)
 
 # What each Debian package is for is in docs/dependencies.md.
 APT      := python3 python3-venv python3-dev gcc libc6-dev make iproute2 ethtool iputils-ping mininet iperf3 procps tshark git lldpad lldpd

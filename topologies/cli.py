@@ -87,7 +87,7 @@ def run(
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     folder = out or results_dir(scenario) / time.strftime("%Y%m%d-%H%M%S")
     try:
-        folder.mkdir(parents=True, exist_ok=True)  # now, and not after minutes of traffic
+        report.make_folder(folder)  # now, and not after minutes of traffic
     except OSError as error:
         raise _fail(f"results folder {folder}: {error.strerror}", 1) from None
     try:

@@ -96,9 +96,16 @@ def print_checks(console: Console, checks: Sequence[Check]) -> None:
         console.print(f"[bold green]All {len(checks)} claims proved[/bold green]")
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder for results, with its parents; under sudo what was made belongs to the user. Raises OSError."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    _give_to_user(missing)
+
+
 def save(folder: Path, runs: Sequence[RunResult], checks: Sequence[Check], facts: dict[str, Any]) -> list[Path]:
     """Write results.json and timeline.png into the folder; returns the paths. Under sudo they belong to the user."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     data = {
         **facts,
         "runs": [run.as_dict() for run in runs],
@@ -109,7 +116,7 @@ def save(folder: Path, runs: Sequence[RunResult], checks: Sequence[Check], facts
     written = [results]
     if any(run.samples for run in runs):
         written.append(plot(folder / "timeline.png", runs))
-    _give_to_user([folder.parent, folder, *written])
+    _give_to_user(written)
     return written
 
 
@@ -156,7 +163,7 @@ def plot(path: Path, runs: Sequence[RunResult]) -> Path:
 
 
 def _give_to_user(paths: Sequence[Path]) -> None:
-    # Under sudo the results folder would be root's, and a later run without sudo could not write there.
+    # Under sudo results would be root's, and a later run without sudo could not write beside them.
     uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     if uid and gid and os.geteuid() == 0:
         for path in paths:
