@@ -161,8 +161,9 @@ async def test_one_port_configures_a_fabric(tmp_path: Path, monkeypatch: pytest.
         lost = await lab.load({"h1": [*STUBBORN], "h2": [*STUBBORN]})
         assert min(lost.values()) > 0, lost
 
-        refuse = {REFUSES: ["--willing", "none", "--pfc", "5"]}
-        async with HostAgents(lab.net, LAB, refuse) as agents:
+        options = {name: ["--tx-interval", "5"] for name in lab.hosts}
+        options[REFUSES] += ["--willing", "none", "--pfc", "5"]
+        async with HostAgents(lab.net, LAB, options) as agents:
             await bring_up(lab, agents)
             await traffic_is_lossless(lab, agents)
             await who_refuses_is_reported_and_lossy(lab, agents)
