@@ -1,4 +1,4 @@
-"""Results on disk: what sudo makes belongs to the user who called it, and nothing that was there before changes hands."""
+"""Results on disk: what sudo makes belongs to the user who called it; nothing that was there before changes hands."""
 
 from __future__ import annotations
 
