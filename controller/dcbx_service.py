@@ -44,6 +44,7 @@ class DcbxService:
         self._refresh = refresh
         self._runs: dict[str, dict[int, Run]] = {}
         self._mute_until_ns = 0
+        self._primary_on: set[str] = set()
         self._wake = asyncio.Event()
         self._news = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
@@ -53,10 +54,15 @@ class DcbxService:
         now_ns = self.clock_ns()
         for name in [name for name in self.agents if name not in config.switches]:
             del self.agents[name]
+        self._primary_on &= config.switches.keys()
         for name, switch in config.switches.items():
-            if name not in self.agents and not dcbx_ports(switch):
+            new = name not in self.agents
+            if new and not dcbx_ports(switch):
                 continue
-            self.agents.setdefault(name, DcbxAgent(name)).configure(config, now_ns)
+            agent = self.agents.setdefault(name, DcbxAgent(name))
+            agent.configure(config, now_ns)
+            if new and name in self._primary_on:  # no port of the switch spoke DCBX so far: nothing is held
+                agent.activate((), now_ns)
         self._runs = {name: agent.runs() for name, agent in self.agents.items()}
         self._wake.set()
 
@@ -68,6 +74,7 @@ class DcbxService:
 
     def on_primary(self, switch: str, held: Sequence[Entity]) -> None:
         """The controller has become primary on a switch, and read what it holds; nothing is written yet."""
+        self._primary_on.add(switch)
         if (agent := self.agents.get(switch)) is not None:
             now_ns = self.clock_ns()
             agent.activate(held, now_ns)
@@ -78,6 +85,7 @@ class DcbxService:
 
     def on_backup(self, switch: str) -> None:
         """Another controller is primary on a switch."""
+        self._primary_on.discard(switch)
         if (agent := self.agents.get(switch)) is not None:
             agent.deactivate(self.clock_ns())
             self._changed(switch, agent)

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from controller_fakes import FakeSwitch, serving
@@ -90,6 +91,17 @@ async def dcbctl(*words: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+async def ask(**params: object) -> dict[str, Any]:
+    """One request on the control socket, beside others: CliRunner can run only one command at a time."""
+    reader, writer = await asyncio.open_unix_connection(str(control_socket("lab")))
+    writer.write(json.dumps({"method": "dcbx", "params": params}).encode() + b"\n")
+    answer = json.loads(await asyncio.wait_for(reader.readline(), 2 * TIMEOUT))
+    writer.close()
+    assert answer["ok"], answer
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
 async def test_a_host_is_agreed_with_and_the_switch_follows(fake: FakeSwitch, conf: Config) -> None:
     wire = Wire(fake, host("h1-eth0", "02:00:00:00:00:01"))
     async with Controller(conf, p4=PROGRAM) as controller, ControlServer(controller, control_socket("lab"), None):
@@ -142,11 +154,15 @@ async def test_a_host_is_agreed_with_and_the_switch_follows(fake: FakeSwitch, co
         assert (code, out) == (0, "1 links, all agree\n")
 
         # PFC moves at the source; the port and its host follow
-        watching = asyncio.create_task(dcbctl("watch", "--history", "--duration", "1.5", "-j"))
+        events = await ask(what="events", target="leaf1:1")
+        watching = asyncio.create_task(ask(what="events", target="leaf1:1", seen=events["seen"], wait_s=TIMEOUT))
         code, _, err = await dcbctl("set", "pfc", "leaf1:2", "4")
         assert (code, err) == (0, "")
         await wire.until(lambda: controller.running.switches["leaf1"].ports[1].pfc == [4])
-        events = [json.loads(line) for line in (await watching)[1].splitlines()]
+        assert "PFC 3 (lossless 3) -> 4" in next(event["text"] for event in (await watching)["events"])
+        events = [
+            json.loads(line) for line in (await dcbctl("watch", "--history", "--duration", "0", "-j"))[1].splitlines()
+        ]
         told = [event["text"] for event in events if event["port"] == "leaf1-eth1" and event["kind"] == "operational"]
         assert told[-2:] == [
             "PFC 3 (lossless 3) -> 4 (lossless none): not willing",
