@@ -94,6 +94,11 @@ class Bmv2Switch:
         cells: list[int] = self._thrift.call("standard", "bm_register_read_all", (I32, 0), (STRING, name))
         return cells
 
+    def _turns_and_tickets(self) -> tuple[list[int], list[int]]:
+        # In this order: a ticket is given before it is used, so the difference is never below 0.
+        turns = self.register("emu_turn")
+        return turns, self.register("emu_ticket")
+
     def _counter(self, name: str, index: int) -> tuple[int, int]:
         value = self._thrift.call("standard", "bm_counter_read", (I32, 0), (STRING, name), (I32, index))
         return value[2], value[1]  # packets, bytes
@@ -129,7 +134,7 @@ class Bmv2Switch:
 
     def balance(self, now_s: float) -> None:
         """Measure what each queue wants and set rates anew where they differ by more than 2%."""
-        tickets, turns = self.register("emu_ticket"), self.register("emu_turn")
+        turns, tickets = self._turns_and_tickets()
         elapsed_s, self._measured_at = now_s - self._measured_at, now_s
         for number, port in self._ports.items():
             if port.rate_bps == 0:
@@ -177,7 +182,7 @@ class Bmv2Switch:
 
     def state(self) -> dict[str, Cells]:
         """tm_queue_depth and tm_pg_depth (bytes, nominal: by egress port and priority both), tm_paused_ns."""
-        tickets, turns = self.register("emu_ticket"), self.register("emu_turn")
+        turns, tickets = self._turns_and_tickets()
         until, paused = self.register("emu_until"), self.register("emu_paused")
         now_us = self._target("get_time_elapsed_us")
         cells = [(port, n) for port in self._ports for n in range(8)]
