@@ -191,9 +191,9 @@ control EmulatedNotice(inout headers_t hdr, inout metadata_t meta, inout standar
     apply {
         bit<32> cell = ((bit<32>)meta.emu_egress_port << 3) + (bit<32>)meta.emu_priority;
         bool speak = true;
+        emu_told.read(told, cell);
         if (meta.emu_xon_notice == 1) {
             meta.emu_pfc_time = 0;
-            emu_told.read(told, cell);
             if (told == 0) {
                 speak = false;
             } else {
@@ -204,7 +204,9 @@ control EmulatedNotice(inout headers_t hdr, inout metadata_t meta, inout standar
                 }
             }
         } else {
+            // An XON that was on its way before this notice has spoken already: an XOFF after it would be taken back by none.
             meta.emu_pfc_port = meta.emu_ingress_port;
+            speak = (told >> (bit<8>)meta.emu_pfc_port)[0:0] == 1;
         }
         if (speak) {
             notice_headers();

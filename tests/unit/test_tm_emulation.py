@@ -372,6 +372,21 @@ def test_xoff_at_the_threshold_and_xon_below(switch: Emulated) -> None:
     assert switch.inside == 0
 
 
+def test_an_xoff_that_an_xon_overtook_is_not_sent(switch: Emulated) -> None:
+    """Else the port would stand still until its pause ends, with nobody to take it back."""
+    for number in range(10):
+        switch.arrive(data_frame(number))
+    (xoff,) = (queued for queued in switch._egress if queued.port == NOTICE)
+    switch._egress.remove(xoff)
+    switch.laps()  # all is sent, and XON said
+    assert switch.pfc() == [(IN, 0)]
+    switch._egress.append(xoff)
+    switch.laps()
+    assert switch.pfc() == []
+    assert switch.inside == 0
+    assert switch.register("emu_told") == 0
+
+
 def test_every_port_that_was_told_xoff_is_told_xon(switch: Emulated) -> None:
     for number in range(9):
         switch.arrive(data_frame(number))
