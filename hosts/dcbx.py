@@ -38,7 +38,8 @@ app = typer.Typer(invoke_without_command=True, add_completion=False, pretty_exce
 
 Dev = Annotated[str | None, typer.Option("--dev", "-i", help="Interface (default: the only one that is up)")]
 AsJson = Annotated[bool, typer.Option("--json", "-j", help="JSON (lines) instead of text")]
-State = Annotated[Path | None, typer.Option(help="State file [$DCBLAB_RUN/dcbx/INTERFACE.json]")]
+State = Annotated[Path | None, typer.Option(help="State file [$DCBLAB_RUN/LAB/dcbx/INTERFACE.json]")]
+Lab = Annotated[str, typer.Option("--lab", "-l", help="Name of the lab, for the state file")]
 Format = Annotated[str, typer.Option("--format", help="table, lldptool (what the peer says) or dcb (what is run)")]
 
 _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_MR_MULTICAST = 263, 1, 0
@@ -94,9 +95,9 @@ class _LldpSocket:
             self._socket.send(frame)
 
 
-def default_state(device: str) -> Path:
+def default_state(device: str, lab: str) -> Path:
     """Where the agent of an interface keeps its state."""
-    return Path(os.environ.get("DCBLAB_RUN") or "/run/dcblab") / "dcbx" / f"{device}.json"
+    return Path(os.environ.get("DCBLAB_RUN") or "/run/dcblab") / lab / "dcbx" / f"{device}.json"
 
 
 def read_state(path: Path) -> dict[str, Any]:
@@ -285,6 +286,7 @@ def run(
         str | None, typer.Option(help="System name (default: what stands before the interface's '-')")
     ] = None,
     state: State = None,
+    lab: Lab = "lab",
     once: Annotated[bool, typer.Option("--once", help="End when agreed with the peer, and print what is run")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="A line for each thing that happens (the default)")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but faults")] = False,
@@ -311,7 +313,7 @@ def run(
     _check_format(style)
     with _runs():
         device = dev or default_device()
-        path = state or default_state(device)
+        path = state or default_state(device, lab)
         path.parent.mkdir(parents=True, exist_ok=True)
         mac = bytes.fromhex(device_mac(device).replace(":", ""))
         timers = LldpTimers(msg_tx_interval_s=tx_interval, msg_tx_hold=tx_hold)
@@ -347,6 +349,7 @@ def _print_state(state: dict[str, Any], as_json: bool, style: str, local: bool) 
 def show(
     dev: Dev = None,
     state: State = None,
+    lab: Lab = "lab",
     as_json: AsJson = False,
     style: Format = "table",
     local: Annotated[bool, typer.Option("--local", help="With lldptool: what this host says")] = False,
@@ -354,19 +357,19 @@ def show(
     """Print what a running agent runs, as of the last thing that happened."""
     _check_format(style)
     with _runs():
-        path = state or default_state(dev or default_device())
+        path = state or default_state(dev or default_device(), lab)
         _print_state(read_state(path), as_json, style, local)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def roce(context: typer.Context, dev: Dev = None, state: State = None) -> None:
+def roce(context: typer.Context, dev: Dev = None, state: State = None, lab: Lab = "lab") -> None:
     """`dcb-host roce send ...`: the RoCE sender (python -m hosts.roce) with priority, DSCP and PFC as agreed."""
     from hosts.build import BuildError
     from hosts.roce import binary, complete
 
     with _runs():
         device = dev or default_device()
-        agreed = roce_arguments(read_state(state or default_state(device)))
+        agreed = roce_arguments(read_state(state or default_state(device, lab)))
         arguments = list(context.args)
         if arguments[:1] == ["send"]:
             arguments += [*agreed, "--interface", device]

@@ -23,6 +23,7 @@ from rich.console import Console
 from controller.config import ConfigError, parse_rate
 from controller.program import DEFAULT_DIRECTORY
 from topologies import network, report
+from topologies.dcbx import one_source, start_host_agents
 from topologies.description import Topology, leaf_spine
 from topologies.network import FabricNetwork, NetworkError, Target
 from topologies.paths import results_dir, run_dir
@@ -158,9 +159,10 @@ def up(
     lab: LabName = "lab",
     script: Annotated[Path | None, typer.Option(help="run these Mininet commands instead of a prompt")] = None,
     target: TargetName = Target.EMBEDDED,
+    dcbx: Annotated[bool, typer.Option("--dcbx", help="tell one port; switches and hosts learn it by DCBX")] = False,
 ) -> None:
     """Bring up a lossless leaf-spine and give the Mininet prompt; `dcbctl` works beside it."""
-    topology, configuration = _describe(leaves, spines, hosts, rate or RATES[target], pfc, lab, target)
+    topology, configuration = _describe(leaves, spines, hosts, rate or RATES[target], pfc, lab, target, dcbx)
     if script is not None and not script.is_file():
         raise _fail(f"script {script}: no such file", 2)
     _need(target)
@@ -174,6 +176,8 @@ def up(
                     from topologies.bmv2 import Emulation
 
                     stack.enter_context(Emulation(net))
+                if dcbx:
+                    start_host_agents(net, lab)
                 _prompt(net, script)
             finally:
                 controller.terminate()
@@ -183,7 +187,14 @@ def up(
 
 
 def _describe(
-    leaves: int, spines: int, hosts: int, rate: str, pfc: str, lab: str, target: Target = Target.EMBEDDED
+    leaves: int,
+    spines: int,
+    hosts: int,
+    rate: str,
+    pfc: str,
+    lab: str,
+    target: Target = Target.EMBEDDED,
+    dcbx: bool = False,
 ) -> tuple[Topology, dict[str, Any]]:
     try:
         rate_bps = parse_rate(rate)
@@ -199,7 +210,7 @@ def _describe(
     ecn = {STORAGE_PRIORITY: Ecn(20_000, 80_000, 0.2), 0: Ecn(30_000, 90_000, 0.5)}
     dcb = Dcb(pfc=tuple(sorted({int(p) for p in priorities})), ecn=ecn)
     dcb = replace(dcb, **storage_and_business.SETTINGS[target].buffers)
-    return topology, controller_config(topology, dcb, lab=lab)
+    return topology, one_source(topology, dcb, lab=lab) if dcbx else controller_config(topology, dcb, lab=lab)
 
 
 def _start_controller(config: Path, lab: str, target: Target) -> subprocess.Popen[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from topologies.processes import HostProcess
 from topologies.settings import CNP_DSCP, CNP_PRIORITY, STORAGE_DSCP, Dcb, controller_config
 
 ROCE_V2_PORT = 4791
+START_TIMEOUT_S = 30.0
 Json = dict[str, Any]
 
 
@@ -65,6 +67,38 @@ def dcbx_config(topology: Topology, dcb: Dcb, source: Mapping[str, Any], *, lab:
     return config
 
 
+def one_source(topology: Topology, dcb: Dcb, *, lab: str = "lab") -> Json:
+    """`dcbx_config` whose source has the PFC of `dcb`, and equal shares of its classes and of everything else."""
+    classes = sorted({0, *dcb.pfc} - {CNP_PRIORITY})
+    shares = {tc: 100 // len(classes) + (n < 100 % len(classes)) for n, tc in enumerate(classes)}
+    return dcbx_config(topology, dcb, source_dcbx(dcb.pfc, shares), lab=lab)
+
+
+def start_host_agents(network: FabricNetwork, lab: str) -> None:
+    """dcb-host in every host, until the network ends; returns when `dcb-host show` in a host has something to print."""
+    states = {host: state_folder(lab) / f"{host.interface}.json" for host in network.topology.hosts}
+    processes = {
+        host: network.start(host.name, agent_command(host.interface, host.name, path)) for host, path in states.items()
+    }
+    deadline = time.monotonic() + START_TIMEOUT_S
+    for host, path in states.items():
+        while not path.exists():
+            if processes[host].poll() is not None or time.monotonic() > deadline:
+                raise NetworkError(f"host {host.name}: dcb-host wrote no state within {START_TIMEOUT_S:.0f} s")
+            time.sleep(0.05)
+
+
+def state_folder(lab: str) -> Path:
+    """Where the host agents of a lab keep their state."""
+    return run_dir(lab) / "dcbx"
+
+
+def agent_command(interface: str, name: str, state: Path) -> list[str]:
+    """dcb-host on an interface."""
+    command = [sys.executable, "-m", "hosts.dcbx", "-i", interface, "--name", name, "-q"]
+    return [*command, "--state", str(state)]
+
+
 def source_port(topology: Topology) -> tuple[str, int]:
     """The configuration-source: switch and port."""
     return next(switch.name for switch in topology.switches if switch.tier is Tier.SPINE), 1
@@ -83,12 +117,11 @@ class HostAgents:
 
     def __init__(self, network: FabricNetwork, lab: str, options: Mapping[str, list[str]] | None = None) -> None:
         self._network, self._options = network, options or {}
-        self._folder = run_dir(lab) / "dcbx"
+        self._folder = state_folder(lab)
         self._stack = contextlib.AsyncExitStack()
         self.processes: dict[str, HostProcess] = {}
 
     async def __aenter__(self) -> HostAgents:
-        self._folder.mkdir(parents=True, exist_ok=True)
         try:
             for host in self._network.topology.hosts:
                 await self.start(host.name)
@@ -103,8 +136,7 @@ class HostAgents:
     async def start(self, host: str) -> None:
         """Start the agent of a host (again)."""
         interface = self._network.topology.host(host).interface
-        arguments = [sys.executable, "-m", "hosts.dcbx", "-i", interface, "--name", host, "-q"]
-        arguments += ["--state", str(self.state_path(host)), *self._options.get(host, ())]
+        arguments = [*agent_command(interface, host, self.state_path(host)), *self._options.get(host, ())]
         self.processes[host] = await self._stack.enter_async_context(HostProcess(self._network, host, arguments))
 
     def state_path(self, host: str) -> Path:
