@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import fabriclab
 import lldpad
 import lldpd
 import pytest
+from fabriclab import FabricLab
 from links import End, Link, Tap
 from lldpad import Lldpad, Nic
 
@@ -104,3 +106,12 @@ def start_cee(
         return agent
 
     return make
+
+
+@pytest.fixture(scope="module")
+def fabric_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FabricLab]:
+    """A leaf with two hosts and a controller, built once a module; a test sets the DCBX of the port that it uses."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DCBLAB_RUN", str(tmp_path_factory.mktemp("run")))
+        with fabriclab.fabric_lab() as lab:
+            yield lab
