@@ -59,6 +59,14 @@ def test_a_lab_forwards_answers_arp_and_says_what_cannot_be_read(tmp_path: Path)
     assert not (tmp_path / "run" / "lab").exists()
 
 
+@pytest.mark.skipif(
+    not os.environ.get("DCBLAB_FULL"),
+    reason="BMv2's shares depend on how busy the machine is (docs/targets.md): set DCBLAB_FULL=1 to run it",
+)
+@pytest.mark.skipif(
+    not os.environ.get("DCBLAB_FULL"),
+    reason="BMv2's shares depend on how busy the machine is (docs/targets.md): set DCBLAB_FULL=1 to run it",
+)
 def test_storage_and_business(tmp_path: Path) -> None:
     """No storage loss with PFC, in order, business never paused, ETS within 10 points: what `run` itself says."""
     done = dcblab(
