@@ -423,6 +423,9 @@ async def test_packets_in_and_out(lab: Lab) -> None:
     packet = (await client.receive()).packet
     assert packet.payload == b"up"
     assert [(m.metadata_id, m.value) for m in packet.metadata] == [(1, b"\x01\xfe"), (2, b"\x05"), (3, b"\x03")]
+    async with asyncio.timeout(10):  # nothing answers a packet-out
+        while not core.received:
+            await asyncio.sleep(0)
     assert core.received == [(510, bytes([0b00000010, 0b11100000]) + b"frame")]
     # The backup neither hears nor speaks.
     await backup.send(packet_out(b"frame", (1, b"\x05"), (2, b"\x06"), (3, b"\x00")))
