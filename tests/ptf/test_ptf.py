@@ -1,7 +1,7 @@
 """P4.org's packet test framework runs P4Runtime tests of ours (tests/ptf/cases) against `dcbswitch` on veth.
 
-ptf comes from our own environment where it is installed there (`.venv/bin/pip install ptf`), or from the virtual environment that
-PTF_VENV names, which needs finsy too.
+ptf comes from our own environment where it is installed there (`.venv/bin/pip install ptf`), or from the virtual
+environment that PTF_VENV names, which needs finsy too.
 """
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: PT009, PT027 (ptf runs unittest)
 """PTF test cases of P4Runtime: `ptf` runs them, tests/ptf/test_ptf.py starts it and the switch.
 
 ptf owns the packets (its data plane is the far ends of the switch's veth pairs), this file the control plane: raw
