@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from dcb.cee.convert import app_from_cee
-from dcb.cee.tlv import Config, PfcFeature, PriorityGroups
+from dcb.cee.convert import app_from_cee, ets_from_groups
+from dcb.cee.tlv import CeeTlv, Config, PfcFeature, PriorityGroups, SubTlv
 from dcb.dcbx.machines import TieBreak
 from dcb.dcbx.port import DcbxPort
 from dcb.dcbx.settings import AppDialect, Mode
 from dcb.dcbx.tlv import AppEntry, EtsTable, Tsa, bits, numbers, protocol_text
 from dcb.dcbx.views import RemoteView
+
+_CEE_ATTRIBUTES = {SubTlv.PRIORITY_GROUP: "ets", SubTlv.PFC: "pfc", SubTlv.APPLICATION: "app"}
 
 
 class Severity(Enum):
@@ -96,11 +98,7 @@ def _yes(flag: bool) -> str:
 def _here(port: DcbxPort) -> Side:
     sent, settings, oper = port.sent, port.settings, port.operational
     if port.mode is Mode.CEE:
-        sends = {
-            "ets": ets_text(settings.ets),
-            "pfc": numbers(bits(settings.pfc_enable)),
-            "app": _app_text(settings.app),
-        }
+        sends = dict.fromkeys(("ets", "pfc", "app"), "nothing") | _cee_sends(port.cee.tlv())
     else:
         sends = {
             "ets": ets_text(sent.ets.table) if sent.ets is not None else "nothing",
@@ -117,9 +115,19 @@ def _here(port: DcbxPort) -> Side:
     return Side(sends, accepts, runs)
 
 
-def _there(peer: RemoteView) -> Side:
+def _cee_sends(tlv: CeeTlv) -> dict[str, str]:
+    return {_CEE_ATTRIBUTES[one.type]: _cee_words(one.config) for one in tlv.features}
+
+
+def _there(peer: RemoteView, mode: Mode) -> Side:
+    if mode is Mode.CEE:  # which does not tell what an end runs
+        if peer.cee is None:
+            return Side({}, {}, {})
+        accepts = {_CEE_ATTRIBUTES[one.type]: _yes(one.header.willing) for one in peer.cee.features}
+        return Side(_cee_sends(peer.cee), accepts, dict.fromkeys(accepts, "unknown"))
     said = peer.effective
-    sends, accepts, runs = {}, {}, {}
+    sends: dict[str, str] = {}
+    accepts, runs = {}, {}
     if said.ets is not None:
         sends["ets"] = runs["ets"] = ets_text(said.ets.table)
         accepts["ets"] = _yes(said.ets.willing)
@@ -210,12 +218,21 @@ def _cee_text(config: Config) -> str:
     return _app_text(app_from_cee(config))
 
 
+def _cee_words(config: Config) -> str:
+    """In the words of the other dialect, for the table of both ends."""
+    if isinstance(config, PriorityGroups):
+        return ets_text(ets_from_groups(config))
+    if isinstance(config, PfcFeature):
+        return numbers(bits(config.enable))
+    return _app_text(app_from_cee(config))
+
+
 def _cee(port: DcbxPort) -> list[Finding]:
     findings = []
     for kind, status in port.cee.features.items():
         if status.oper_mode or not status.settings.advertise:
             continue
-        attribute = {2: "ets", 3: "pfc", 4: "app"}[kind]
+        attribute = _CEE_ATTRIBUTES[kind]
         there = "nothing" if status.peer is None else _cee_text(status.peer.config)
         flags = str(status.flags.name) if status.flags else "not operational"
         findings.append(_mismatch(attribute, _cee_text(status.settings.config), there, f"{flags}: {status.why}"))
@@ -258,4 +275,4 @@ def link_report(port: DcbxPort) -> LinkReport:
         findings += _cee(port)
     elif port.mode is Mode.IEEE and Mode.IEEE in peer.modes:
         findings += [*_pfc(port, peer), *_ets(port, peer), *_app(port, peer)]
-    return LinkReport(here, _there(peer), tuple(findings))
+    return LinkReport(here, _there(peer, port.mode), tuple(findings))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from dcb.cee.convert import app_from_cee, ets_from_groups
+from dcb.cee.tlv import CeeTlv, PfcFeature, PriorityGroups
 from dcb.dcbx.port import DcbxPort, OperationalChanged
 from dcb.dcbx.report import ets_text, link_report
 from dcb.dcbx.settings import AppDialect, Mode, Operational
@@ -60,12 +62,32 @@ def _local(port: DcbxPort) -> Json:
     }
 
 
-def _remote(peer: RemoteView | None) -> Json | None:
+def _remote(peer: RemoteView | None, mode: Mode) -> Json | None:
+    """What the peer says in the dialect that the port speaks."""
     if peer is None:
         return None
+    modes = {"modes": [spoken.value for spoken in peer.modes]}
+    return modes | (_remote_cee(peer.cee) if mode is Mode.CEE else _remote_ieee(peer))
+
+
+def _remote_cee(said: CeeTlv | None) -> Json:
+    """In the shape of the other dialect; CEE has willing for applications too, and no recommendation."""
+    found: Json = dict.fromkeys(("ets", "recommendation", "pfc", "app"))
+    for feature in said.features if said is not None else ():
+        willing, config = {"willing": feature.header.willing}, feature.config
+        if isinstance(config, PriorityGroups):
+            found["ets"] = ets_data(ets_from_groups(config)) | willing | {"max_tcs": config.num_tcs or 8}
+        elif isinstance(config, PfcFeature):
+            enabled = list(bits(config.enable))
+            found["pfc"] = {"enabled": enabled} | willing | {"cap": config.num_tcs, "macsec_bypass": False}
+        else:
+            found["app"] = {"entries": app_data(app_from_cee(config))} | willing
+    return found
+
+
+def _remote_ieee(peer: RemoteView) -> Json:
     said = peer.effective
     return {
-        "modes": [mode.value for mode in peer.modes],
         "ets": None
         if said.ets is None
         else ets_data(said.ets.table) | {"willing": said.ets.willing, "max_tcs": said.ets.max_tcs},
@@ -109,7 +131,7 @@ def summary(port: DcbxPort, now_ns: int) -> Json:
         "neighbors": [_neighbor(one, now_ns) for one in port.lldp.neighbors],
         "multi_peer": port.multi_peer,
         "local": _local(port),
-        "remote": _remote(port.peer),
+        "remote": _remote(port.peer, port.mode),
         "operational": {
             "ets": ets_data(oper.ets) | {"state": oper.ets_state.value, "why": oper.ets_why},
             "pfc": {

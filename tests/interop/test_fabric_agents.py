@@ -206,6 +206,8 @@ def test_willing_lldpad_takes_what_the_switch_port_has_in_cee(
     assert told == {"pfc": [0, 0, 0, 1, 0, 0, 0, 0], "group_pct": BANDWIDTH, "dcbx": 0x05}  # host managed, CEE
     view = fabric_lab.show(1)
     assert (view["mode"], view["agrees"], view["data_plane"]) == ("cee", True, {"pfc": [3], "synced": True})
+    assert view["remote"]["pfc"] == {"enabled": [4], "willing": True, "cap": 8, "macsec_bypass": False}  # what it wants
+    assert view["remote"]["ets"]["bandwidth_percent"] == [25, 75, 0, 0, 0, 0, 0, 0]
     assert [(one["feature"], one["operational"], one["errors"]) for one in view["cee"]] == [
         ("priority_group", True, None),
         ("pfc", True, None),

@@ -20,7 +20,9 @@ from dcb.cee.tlv import (
     SubTlv,
     decode,
 )
+from dcb.dcbx.report import link_report
 from dcb.dcbx.settings import DcbxSettings, Mode, ModeSetting
+from dcb.dcbx.summary import summary
 from dcb.dcbx.tlv import AppEntry, EtsTable, Selector
 
 
@@ -143,3 +145,35 @@ def test_two_ports_agree_on_the_applications_of_the_one_that_has_some() -> None:
         status = port.cee.features[APP]
         assert (status.oper_mode, status.flags) == (True, ErrorFlag(0))
         assert port.operational.app == (fcoe,)
+
+
+def test_what_a_peer_says_in_cee_is_shown_in_the_words_of_ieee() -> None:
+    port = up(HIGH, DcbxSettings.host())
+    groups = PriorityGroups((0, 0, 0, 1, 0, 0, 15, 0), (40, 60, 0, 0, 0, 0, 0, 0), 4)
+    features = (
+        Feature(Header(), groups),
+        Feature(Header(), PfcFeature(1 << 3, 2)),
+        Feature(Header(willing=True), AppFeature((FCOE,))),
+    )
+    assert summary(port, S)["remote"] is None
+    port.receive(said(LOW, [CeeTlv(Control(1, 1), features).encode()]), S)
+    remote = summary(port, S)["remote"]
+    assert remote["modes"] == ["cee"]
+    assert remote["recommendation"] is None
+    assert remote["ets"] == {
+        "priority_to_tc": [0, 0, 0, 1, 0, 0, 7, 0],  # link strict is the highest class that nothing else is in
+        "bandwidth_percent": [40, 60, 0, 0, 0, 0, 0, 0],
+        "tsa": ["ets", "ets", *["strict"] * 6],
+        "text": "prio 0:0 1:0 2:0 3:1 4:0 5:0 6:7 7:0; tc 0 ets 40%, 1 ets 60%, 7 strict",
+        "willing": False,
+        "max_tcs": 4,
+    }
+    assert remote["pfc"] == {"enabled": [3], "willing": False, "cap": 2, "macsec_bypass": False}
+    assert remote["app"]["willing"] is True
+    assert [(one["protocol"], one["priority"]) for one in remote["app"]["entries"]] == [(0x8906, 5)]
+    there = link_report(port).there
+    assert there is not None
+    assert there.sends == {"ets": remote["ets"]["text"], "pfc": "3", "app": "EtherType 0x8906 -> priority 5"}
+    assert there.accepts == {"ets": "no", "pfc": "no", "app": "yes"}
+    assert set(there.runs.values()) == {"unknown"}  # CEE does not say
+    assert link_report(port).here.sends["app"] == "none"

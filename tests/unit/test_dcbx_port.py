@@ -265,7 +265,8 @@ def test_pfc_beyond_this_port_is_left() -> None:
 
 @pytest.mark.parametrize(("low_tie", "high_tie"), [(a, b) for a in TieBreak for b in TieBreak])
 def test_both_willing_over_a_link(low_tie: TieBreak, high_tie: TieBreak) -> None:
-    """Two conformant ends run the lower MAC's PFC, two of open-lldp the higher's; one of each never agrees."""
+    """Two conformant ends run the lower MAC's PFC, two of open-lldp the higher's; one of each, if it answers at once,
+    never agrees."""
     base = DcbxSettings(pfc_willing=True)
     low = up(LOW, replace(base, pfc_enable=0b1000, tie_break=low_tie))
     high = up(HIGH, replace(base, pfc_enable=0b1_0000, tie_break=high_tie))
