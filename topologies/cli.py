@@ -12,9 +12,9 @@ import select
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 import yaml
@@ -28,13 +28,13 @@ from topologies.description import Topology, leaf_spine
 from topologies.network import FabricNetwork, NetworkError, Target
 from topologies.paths import results_dir, run_dir
 from topologies.results import RunResult
-from topologies.scenarios import storage_and_business
+from topologies.scenarios import dcbx_bring_up, storage_and_business
 from topologies.settings import STORAGE_PRIORITY, Dcb, Ecn, controller_config
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=__doc__.split("\n")[0])
 SYNC_TIMEOUT_S = 60.0
 RATES = {Target.EMBEDDED: "100M", Target.BMV2: "4M"}
-SCENARIOS = {storage_and_business.NAME: storage_and_business}
+SCENARIOS = {module.NAME: module.SUMMARY for module in (storage_and_business, dcbx_bring_up)}
 
 
 def _lab_name(name: str) -> str:
@@ -68,8 +68,8 @@ def _need(target: Target) -> None:
 @app.command("list")
 def list_scenarios() -> None:
     """List the scenarios."""
-    for name, scenario in SCENARIOS.items():
-        print(f"{name}: {scenario.SUMMARY}")
+    for name, summary in SCENARIOS.items():
+        print(f"{name}: {summary}")
 
 
 @app.command()
@@ -91,6 +91,8 @@ def run(
         report.make_folder(folder)  # now, and not after minutes of traffic
     except OSError as error:
         raise _fail(f"results folder {folder}: {error.strerror}", 1) from None
+    if scenario == dcbx_bring_up.NAME:
+        _run_dcbx(console, duration, lab, target, folder)
     try:
         runs = asyncio.run(_run_scenario(console, duration, lab, target))
     except (NetworkError, ConfigError, TimeoutError, OSError) as error:
@@ -104,6 +106,25 @@ def run(
     report.print_checks(console, checks)
     facts = {"scenario": scenario, "target": str(target), "duration_s": duration, "rate_bps": setting.rate_bps}
     for path in report.save(folder, runs, checks, facts):
+        console.print(f"  {path}")
+    raise typer.Exit(0 if all(check.passed for check in checks) else 1)
+
+
+def _run_dcbx(console: Console, duration: int, lab: str, target: Target, folder: Path) -> NoReturn:
+    from topologies import dcbx_lab
+
+    if target is not Target.EMBEDDED:
+        raise _fail(f"--target {target}: {dcbx_bring_up.NAME} runs on dcbswitch", 2)
+    console.print(f"{dcbx_bring_up.NAME}: {dcbx_bring_up.SUMMARY}")
+    try:
+        outcome = asyncio.run(dcbx_lab.run(duration, lab, console.print))
+    except (NetworkError, ConfigError, TimeoutError, OSError) as error:
+        raise _fail(str(error), 1) from None
+    checks = dcbx_bring_up.verdict(outcome)
+    console.print("What this proves:")
+    report.print_checks(console, checks)
+    facts = {"scenario": dcbx_bring_up.NAME, "duration_s": duration, "rate_bps": dcbx_bring_up.RATE_BPS}
+    for path in report.save(folder, [], checks, facts | {"outcome": asdict(outcome)}):
         console.print(f"  {path}")
     raise typer.Exit(0 if all(check.passed for check in checks) else 1)
 

@@ -139,6 +139,12 @@ class HostAgents:
         arguments = [*agent_command(interface, host, self.state_path(host)), *self._options.get(host, ())]
         self.processes[host] = await self._stack.enter_async_context(HostProcess(self._network, host, arguments))
 
+    def sender(self, host: str) -> list[str]:
+        """The RoCE sender of a host that does what its agent says; options of `hosts.roce` follow."""
+        interface = self._network.topology.host(host).interface
+        command = [sys.executable, "-m", "hosts.dcbx", "roce", "-i", interface]
+        return [*command, "--state", str(self.state_path(host))]
+
     def state_path(self, host: str) -> Path:
         """The state file of a host's agent."""
         return self._folder / f"{host}.json"

@@ -77,7 +77,7 @@ def test_every_other_command_works_in_a_lab(tmp_path: Path) -> None:
     script.write_text("\n".join(lines) + "\n")
     environment = {**os.environ, "DCBLAB_RUN": str(tmp_path / "run"), "PATH": f"{BIN}:{os.environ['PATH']}"}
     done = subprocess.run(
-        [BIN / "dcblab", "up", "--script", str(script)],
+        [BIN / "dcblab", "up", "--dcbx", "--script", str(script)],
         env=environment,
         cwd=tmp_path,
         capture_output=True,
