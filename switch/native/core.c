@@ -235,7 +235,7 @@ static pkt_t *copy_frame(sw_t *sw, const pkt_t *pkt)
     copy->packet_length = pkt->packet_length;
     copy->rx_ps = pkt->rx_ps;
     copy->in_port = pkt->in_port;
-    request_clear(&copy->req, pkt->req.truncate_bytes);
+    request_clear(&copy->req, UINT32_MAX); /* truncate() is for this packet, not for its copies, as in simple_switch */
     return copy;
 }
 
@@ -274,13 +274,15 @@ static void enqueue(sw_t *sw, pkt_t *pkt, uint32_t port, uint64_t now_ps)
     }
 }
 
-/* A copy of `pkt` (which stays the caller's) to each member of the list. */
+/* A copy of `pkt` (which stays the caller's) to each member of the list, truncated as the list says. */
 static void replicate(sw_t *sw, const pkt_t *pkt, const sw_replicas_t *list, uint64_t now_ps)
 {
     for (uint32_t i = 0; list && i < list->n; i++) {
         pkt_t *copy = copy_packet(sw, pkt);
         if (!copy)
             continue;
+        if (list->truncate_bytes)
+            copy->req.truncate_bytes = list->truncate_bytes;
         set(copy, sw->f.egress_rid, list->to[i].rid);
         enqueue(sw, copy, list->to[i].port, now_ps);
     }
@@ -291,8 +293,6 @@ static void clone_out(sw_t *sw, pkt_t *prototype, const sw_replicas_t *session, 
 {
     if (session->cos)
         set(prototype, sw->f.priority, session->cos);
-    if (session->truncate_bytes && session->truncate_bytes < prototype->req.truncate_bytes)
-        prototype->req.truncate_bytes = session->truncate_bytes;
     replicate(sw, prototype, session, now_ps);
     sw->stats.group_dropped++;
     sw_pkt_free(sw, prototype);
