@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 PORTS = (1, 2, 3)
 DEVICE_ID = 7
+CLONE_NEWNET, ETH_P_ALL = 0x40000000, 3  # sched.h, if_ether.h
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,21 @@ class Lab:
     def inside(self) -> list[str]:
         """A command's first words, to run it in the namespace."""
         return ["ip", "netns", "exec", self.namespace]
+
+    def raw_socket(self, interface: str) -> socket.socket:
+        """A packet socket in the namespace, which a thread enters for it; reads wait 5 s at most."""
+
+        def made() -> socket.socket:
+            with Path("/run/netns", self.namespace).open() as namespace:
+                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET):
+                    raise OSError(ctypes.get_errno(), f"setns {self.namespace}")
+            opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+            opened.bind((interface, 0))
+            opened.settimeout(5)
+            return opened
+
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(made).result()
 
 
 @pytest.fixture
