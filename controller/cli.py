@@ -69,7 +69,7 @@ def _show(what: str, target: str | None, lab: str, as_json: bool) -> None:
 def run(
     config: Annotated[str, typer.Argument(help="YAML file with the desired state.")],
     lab: Lab = "lab",
-    p4: Annotated[str | None, typer.Option("--p4", help="Directory with dcb.json and dcb.p4info.txtpb, or NAME.json.")] = None,
+    p4: Annotated[str | None, typer.Option("--p4", help="Directory of dcb.json and its P4Info, or NAME.json.")] = None,
     election_id: Annotated[int, typer.Option(min=1, help="P4Runtime election id; the larger is primary.")] = 100,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
