@@ -237,3 +237,15 @@ async def test_who_refuses_stays_lossy(fake: FakeSwitch, conf: Config) -> None:
         code, out, _ = await dcbctl("mismatch", "leaf1:1")
         assert code == 1
         assert "mismatch: pfc: here 3, there 5: neither end is willing" in out
+
+
+async def test_a_switch_that_gets_dcbx_by_a_change_of_the_config_speaks_it(fake: FakeSwitch, conf: Config) -> None:
+    leaf = conf.switches["leaf1"]
+    ports = {n: port.model_copy(update={"dcbx": None}) for n, port in leaf.ports.items()}
+    without = conf.model_copy(update={"switches": {"leaf1": leaf.model_copy(update={"dcbx": None, "ports": ports})}})
+    wire = Wire(fake, host("h1-eth0", "02:00:00:00:00:01"))
+    async with Controller(without, p4=PROGRAM) as controller:
+        await controller.wait_synced(TIMEOUT)
+        assert controller.dcbx.agents == {}
+        await controller.apply(conf)
+        await wire.until(lambda: controller.running.switches["leaf1"].ports[1].pfc == [3])
