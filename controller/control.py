@@ -72,6 +72,7 @@ class Controller:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.dcbx.stop()
+        await asyncio.gather(*(self._sessions[name].flush() for name in self.dcbx.agents if name in self._sessions))
         for name in list(self._tasks):
             await self._stop(name)
 

@@ -31,6 +31,7 @@ LOGGER = logging.getLogger("dcblab.controller")
 
 _FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.1, 2.0
 _RESYNC_AFTER_FAILURE_SECONDS = 5.0
+_FLUSH_SECONDS = 1.0
 _PIPELINE_TIMEOUT_SECONDS = 300.0  # the target may have to compile the program
 _UPDATES_PER_WRITE = 500
 _PACKET_QUEUE_LENGTH = 1024
@@ -132,6 +133,7 @@ class SwitchSession:
         self._client: P4Client | None = None
         self._primary = False
         self._wake = asyncio.Event()
+        self._answered = asyncio.Event()
         self._changed = asyncio.Condition()
         self._packets: asyncio.Queue[PacketIn] = asyncio.Queue(_PACKET_QUEUE_LENGTH)
 
@@ -262,6 +264,7 @@ class SwitchSession:
             kind = message.WhichOneof("update")
             if kind == "arbitration":
                 await self._on_arbitration(client, message.arbitration)
+                self._answered.set()
             elif kind == "packet":
                 self._queue_packet(message.packet)
             elif kind == "error":
@@ -449,6 +452,19 @@ class SwitchSession:
             for field in self.program.packet_out
         ]
         await self._connected().send(p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=payload, metadata=metadata)))
+
+    async def flush(self) -> None:
+        """Return when the switch has taken all packet-outs so far, or has not said so within a second.
+
+        A stream that is closed takes with it what its switch has not read yet. Messages are handled in order, so the
+        answer to one more bid with the same election id says that those before it are through.
+        """
+        if not self._primary:
+            return  # a backup sends nothing, and a bid of its could be heard as more than a question
+        with contextlib.suppress(NotConnectedError, P4ClientError, OSError, TimeoutError):
+            self._answered.clear()
+            await self._arbitrate(self._connected())
+            await asyncio.wait_for(self._answered.wait(), _FLUSH_SECONDS)
 
     def _queue_packet(self, message: p4r.PacketIn) -> None:
         names = {field.id: field.name for field in self.program.packet_in}
