@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from controller import config
 from topologies.description import leaf_spine
 from topologies.scenarios.storage_and_business import phases
 from topologies.settings import controller_config
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("phase", phases(), ids=lambda p: p.name)
@@ -29,3 +34,8 @@ def test_leaf_port_and_routes_by_hand() -> None:
     assert len(routes) == 16
     assert routes["10.1.0.1/32"] == [(5, "02:02:00:00:01:02"), (6, "02:02:00:00:02:02")]
     assert routes["fd00:2::4/128"] == [(4, "02:00:00:00:02:04")]
+
+
+def test_the_contracts_example_is_accepted_without_warnings() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "contract.md").read_text(), re.DOTALL)
+    assert config.warnings(config.parse_text(example)) == []
