@@ -21,7 +21,8 @@ _REPLY, _EXCEPTION = 2, 3
 _CLONE_NEWNET = 0x40000000
 _FIXED = {BOOL: ">?", BYTE: ">b", DOUBLE: ">d", I16: ">h", I32: ">i", I64: ">q"}
 
-Argument = tuple[int, int | str | dict[int, "Argument"]]  # (type, value); a struct is {field id: argument}
+Value = int | str | bytes | dict[int, "Argument"] | tuple[int, list["Value"]]
+Argument = tuple[int, Value]  # (type, value); a struct is {field id: argument}, a list (type, values)
 
 
 class ThriftError(OSError):
@@ -34,12 +35,15 @@ def encode_struct(fields: dict[int, Argument]) -> bytes:
     return b"".join(parts) + b"\0"
 
 
-def _encode(kind: int, value: int | str | dict[int, Argument]) -> bytes:
+def _encode(kind: int, value: Value) -> bytes:
     if isinstance(value, dict):
         return encode_struct(value)
-    if isinstance(value, str):
-        text = value.encode()
-        return struct.pack(">i", len(text)) + text
+    if isinstance(value, tuple):
+        item, values = value
+        return struct.pack(">bi", item, len(values)) + b"".join(_encode(item, each) for each in values)
+    if isinstance(value, str | bytes):
+        data = value.encode() if isinstance(value, str) else value
+        return struct.pack(">i", len(data)) + data
     return struct.pack(_FIXED[kind], value)
 
 

@@ -1,6 +1,7 @@
 """`python -m tests.fuzz`: random tables and packets through interpreter and generated C, for a bounded time.
 
 0: no difference; 1: one was found, and is printed as an STF file; 2: wrong use. The same seed makes the same cases.
+With --bmv2 through generated C and BMv2's simple_switch (root): see tests/fuzz/bmv2.py.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from codegen_fuzz import fuzz
 
 from switch.loader import load
 
-from . import compare, generate, shrink
+from . import bmv2, compare, generate, shrink
 
 PACKETS = 150
 
@@ -27,6 +28,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=60, help="how long (default: 60)")
     parser.add_argument("--seed", type=int, default=0, help="where the cases start (default: 0)")
     parser.add_argument("--program", action="append", metavar="NAME", help="only this one; may be repeated")
+    parser.add_argument("--bmv2", action="store_true", help="compare with simple_switch from the PATH, on veth (root)")
     return parser.parse_args()
 
 
@@ -60,12 +62,21 @@ def main() -> int:
         print(f"tests.fuzz: --seconds {arguments.seconds}: must be at least 1", file=sys.stderr)
         return 2
     logging.disable()  # log_msg and asserts of the programs
+    one = _one
+    if arguments.bmv2:
+        if reason := bmv2.missing():
+            print(f"tests.fuzz: --bmv2: {reason}", file=sys.stderr)
+            return 2
+        bmv2.enter_namespace(["-m", "tests.fuzz", *sys.argv[1:]])
+        if not arguments.program:
+            names = [name for name in names if name not in bmv2.EXCLUDED]
+        one = bmv2.one
     end, number = time.monotonic() + arguments.seconds, 0
     while time.monotonic() < end:
         subject = known[names[number % len(names)]]
         seed = arguments.seed + number
         number += 1
-        if report := _one(subject, seed):
+        if report := one(subject, seed):
             print(report)
             return 1
     print(f"{number} cases of {len(names)} programs from seed {arguments.seed}: no difference")
