@@ -313,7 +313,10 @@ def _host_script(host: Host, gateway_mac: str, rate_bps: int) -> str:
     return "\n".join(
         [
             "ip link set lo up",
-            "echo 1 > /proc/sys/net/ipv4/tcp_ecn",  # ask for ECN, so that business TCP can be marked
+            # Business TCP asks for ECN and heeds it, whatever the machine uses (BBR does not); reno is always there.
+            "cd /proc/sys/net/ipv4",
+            "echo 1 > tcp_ecn",
+            "echo cubic > tcp_congestion_control 2>/dev/null || echo reno > tcp_congestion_control",
             f"ip link set {dev} addrgenmode none",
             f"ip -6 addr flush dev {dev} scope link",
             f"ip link set {dev} up",
