@@ -33,7 +33,6 @@ from dcb.lldp.tlv import TlvError
 T = TypeVar("T")
 MAX_DCBX_PROFILES = 128  # priority_map holds 1024 entries, 8 a profile
 _TCP, _UDP = 6, 17
-_TRUST = ("port", "pcp", "dscp")
 
 
 @dataclass(frozen=True, slots=True)

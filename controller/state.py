@@ -7,9 +7,10 @@ only, of several counters at once. Cells are indexed `port * 8 + n`, n = priorit
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
 from finsy.proto import p4r
 
@@ -19,6 +20,7 @@ CELLS_PER_PORT = 8
 CELLS_PER_READ = 1024
 
 Cell = tuple[int, int]  # port, n
+Value = TypeVar("Value")
 Reader = Callable[[Sequence[p4r.Entity]], Awaitable[list[p4r.Entity]]]
 
 
@@ -41,51 +43,59 @@ def _batches(entities: Iterator[p4r.Entity]) -> Iterator[list[p4r.Entity]]:
         yield batch
 
 
-async def read_counters(
-    read: Reader, program: P4Program, names: Iterable[str], ports: Sequence[int]
-) -> dict[str, dict[Cell, CounterValue]]:
-    """Cells of counters, by the names that were asked for. ProgramError on an unknown name."""
-    arrays = {name: program.counter(name) for name in names}
-    result: dict[str, dict[Cell, CounterValue]] = {name: {} for name in arrays}
+async def _read_cells(
+    read: Reader,
+    arrays: Mapping[str, ArrayInfo],
+    ports: Sequence[int],
+    entity: Callable[[int, p4r.Index], p4r.Entity],
+    cell: Callable[[p4r.Entity], tuple[int, int, Value]],
+) -> dict[str, dict[Cell, Value]]:
+    """Cells of arrays, by the names they were asked for; an array of two names is read once.
+
+    entity: what asks for a cell of an array id. cell: (array id, index, value) of an answer.
+    """
+    result: dict[str, dict[Cell, Value]] = {name: {} for name in arrays}
     names_by_id: dict[int, list[str]] = {}
     for name, array in arrays.items():
         names_by_id.setdefault(array.id, []).append(name)
     unique = {array.id: array for array in arrays.values()}
-    entities = (
-        p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=array.id, index=p4r.Index(index=index)))
-        for array in unique.values()
-        for index in cells(array, ports)
-    )
-    for batch in _batches(entities):
-        for entity in await read(batch):
-            entry = entity.counter_entry
-            value = CounterValue(entry.data.packet_count, entry.data.byte_count)
-            for name in names_by_id[entry.counter_id]:
-                result[name][divmod(entry.index.index, CELLS_PER_PORT)] = value
+    wanted = (entity(array.id, p4r.Index(index=index)) for array in unique.values() for index in cells(array, ports))
+    for batch in _batches(wanted):
+        for answer in await read(batch):
+            array_id, index, value = cell(answer)
+            for name in names_by_id[array_id]:
+                result[name][divmod(index, CELLS_PER_PORT)] = value
     return result
+
+
+async def read_counters(
+    read: Reader, program: P4Program, names: Iterable[str], ports: Sequence[int]
+) -> dict[str, dict[Cell, CounterValue]]:
+    """Cells of counters, by the names that were asked for. ProgramError on an unknown name."""
+
+    def entity(counter_id: int, index: p4r.Index) -> p4r.Entity:
+        return p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=counter_id, index=index))
+
+    def cell(answer: p4r.Entity) -> tuple[int, int, CounterValue]:
+        entry = answer.counter_entry
+        return entry.counter_id, entry.index.index, CounterValue(entry.data.packet_count, entry.data.byte_count)
+
+    return await _read_cells(read, {name: program.counter(name) for name in names}, ports, entity, cell)
 
 
 async def read_registers(
     read: Reader, program: P4Program, names: Iterable[str], ports: Sequence[int]
 ) -> dict[str, dict[Cell, int]]:
     """Cells of registers, by the names that were asked for. ProgramError on an unknown name."""
-    arrays = {name: program.register(name) for name in names}
-    result: dict[str, dict[Cell, int]] = {name: {} for name in arrays}
-    names_by_id: dict[int, list[str]] = {}
-    for name, array in arrays.items():
-        names_by_id.setdefault(array.id, []).append(name)
-    unique = {array.id: array for array in arrays.values()}
-    entities = (
-        p4r.Entity(register_entry=p4r.RegisterEntry(register_id=array.id, index=p4r.Index(index=index)))
-        for array in unique.values()
-        for index in cells(array, ports)
-    )
-    for batch in _batches(entities):
-        for entity in await read(batch):
-            entry = entity.register_entry
-            for name in names_by_id[entry.register_id]:
-                result[name][divmod(entry.index.index, CELLS_PER_PORT)] = data_int(entry.data)
-    return result
+
+    def entity(register_id: int, index: p4r.Index) -> p4r.Entity:
+        return p4r.Entity(register_entry=p4r.RegisterEntry(register_id=register_id, index=index))
+
+    def cell(answer: p4r.Entity) -> tuple[int, int, int]:
+        entry = answer.register_entry
+        return entry.register_id, entry.index.index, data_int(entry.data)
+
+    return await _read_cells(read, {name: program.register(name) for name in names}, ports, entity, cell)
 
 
 def clear_updates(

@@ -34,8 +34,6 @@ from switch.model import (
 
 Typed = tuple[Expr, str]
 
-EXTERN_KINDS = ("calculation", "counter_array", "meter_array", "register_array")
-
 # operator -> (kinds of left and right, kind of the result); left None for unary operators
 _BINARY: dict[str, tuple[str, str, str]] = {
     **dict.fromkeys(("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^"), ("data", "data", "data")),

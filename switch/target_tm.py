@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 REGISTER_KINDS = STATE_KINDS
 ALPHA_MIN, ALPHA_MAX = -8, 7
 ETS_WEIGHT_MIN, ETS_WEIGHT_MAX = 1, 100
-QUEUE_MAP_IDENTITY = sum(n << (3 * n) for n in range(8))
 
 
 class ReadOnly(PipelineError):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINE_JSON = ROOT / "p4src" / "build" / "dcb.json"
-PIPELINE_P4INFO = ROOT / "p4src" / "build" / "dcb.p4info.txtpb"
 LAB_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,31}")
 
 
