@@ -25,7 +25,7 @@ from controller.diff import Kind, Update, by_key
 from controller.entries import Entity
 from controller.program import P4Program
 from controller.state import Cell, CounterValue
-from controller.switches import PacketHandler, PacketIn, SwitchSession, SwitchStatus
+from controller.switches import NotConnectedError, PacketHandler, PacketIn, SwitchSession, SwitchStatus
 
 _WRITES_PER_CLEAR = 1000
 
@@ -162,8 +162,10 @@ class Controller:
             raise TimeoutError(f"not synced after {timeout} s: {'; '.join(behind)}") from None
 
     def session(self, switch: str) -> SwitchSession:
-        """The session of a switch. KeyError, naming the switches there are."""
+        """The session of a switch. KeyError, naming the switches there are; NotConnectedError before it has one."""
         if switch not in self._sessions:
+            if switch in self.config.switches:
+                raise NotConnectedError(f"switch {switch}: not connected: the controller is not running")
             raise KeyError(f"switch {switch}: not in the config (known: {', '.join(self._sessions) or 'none'})")
         return self._sessions[switch]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from controller_fakes import CONFIG, FakeSwitch, serving
 from finsy.proto import p4r
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -359,6 +359,7 @@ names = st.sampled_from(["what", "target", "state", "priorities", "spec", "queue
 @given(
     st.sampled_from(["status", "show", "set", "config", "reload", "nonsense"]), st.dictionaries(names, values) | values
 )
+@example("show", {"what": "pfc"})  # a switch of the config that has no session yet
 def test_any_request_gets_an_answer(method: str, params: object) -> None:
     async def one() -> dict[str, Any]:
         controller = Controller(parse_text(CONFIG), p4=PROGRAM)  # never entered: no switch is connected
