@@ -542,6 +542,15 @@ void sw_advance(sw_t *sw, uint64_t now_ps)
         clock_at(sw, now_ps); /* the pipeline's clock too: ages and meters are asked for between packets */
 }
 
+void sw_wait(sw_t *sw, uint64_t now_ps)
+{
+    if (now_ps <= sw->now_ps)
+        return;
+    if (sw_next_deadline(sw) < now_ps)
+        sw_advance(sw, now_ps - 1);
+    clock_at(sw, now_ps);
+}
+
 int sw_receive(sw_t *sw, uint32_t port, const uint8_t *frame, uint32_t len, uint64_t now_ps)
 {
     if (now_ps < sw->now_ps)
@@ -634,6 +643,7 @@ void sw_run(sw_t *sw, uint64_t now_ps)
 }
 int sw_event_fd(const sw_t *sw) { return sw->events.event_fd; }
 uint64_t sw_events_lost(const sw_t *sw) { return sw->events.lost; }
+uint64_t sw_events_put(const sw_t *sw) { return sw->events.tail; }
 void sw_read_stats(const sw_t *sw, sw_stats_t *out) { *out = sw->stats; }
 uint64_t sw_packets_live(const sw_t *sw) { return sw->slab.live - sw->out_len - 1; /* scratch */ }
 
