@@ -26,6 +26,7 @@ from controller.entries import Entity
 from controller.program import P4Program
 from controller.state import Cell, CounterValue
 from controller.switches import NotConnectedError, PacketHandler, PacketIn, SwitchSession, SwitchStatus
+from controller.transport import ClientFactory, finsy_client
 
 _WRITES_PER_CLEAR = 1000
 
@@ -40,11 +41,16 @@ class Controller:
         p4: P4Program | None = None,
         packet_handler: PacketHandler | None = None,
         election_id: int = 100,
+        client: ClientFactory = finsy_client,
     ) -> None:
-        """`p4`: default `P4Program.load()`. Raises ProgramError when the config needs what the program lacks."""
+        """`p4`: default `P4Program.load()`. `client`: makes the P4Runtime client of a switch, default over gRPC.
+
+        Raises ProgramError when the config needs what the program lacks. In virtual time, make it inside the loop.
+        """
         self.program = p4 or P4Program.load()
         self._packet_handler = packet_handler
         self._election_id = election_id
+        self._client = client
         self._config = config
         self.dcbx = DcbxService(self.packet_out, self._refresh)
         self.dcbx.configure(config)
@@ -113,6 +119,7 @@ class Controller:
                     election_id=self._election_id,
                     on_packet=self._on_packet,
                     observer=self.dcbx,
+                    client=self._client,
                 )
                 self._sessions[name] = session
                 self._tasks[name] = asyncio.create_task(session.run(), name=f"switch {name}")
