@@ -22,7 +22,7 @@ from typing import Any, Self
 from finsy import P4ClientError
 
 from controller import config as configuration
-from controller import dcbx_control, edit, views
+from controller import dcbx_control, edit, views, why
 from controller.config import Config, ConfigError
 from controller.control import Controller
 from controller.paths import control_socket as control_socket  # users of ControlServer find it here
@@ -45,6 +45,13 @@ def _text(params: dict[str, Any], name: str) -> str:
     return value
 
 
+def _interval(params: dict[str, Any]) -> float:
+    value = params.get("interval", why.DEFAULT_INTERVAL_S)
+    if not isinstance(value, int | float) or not 0 < value <= why.LONGEST_INTERVAL_S:
+        raise RequestError(f"interval: {value!r}: more than 0 and at most {why.LONGEST_INTERVAL_S:g} seconds")
+    return float(value)
+
+
 class ControlServer:
     """Async context manager: the control socket of a running controller. `config_path`: for reload and --save."""
 
@@ -65,6 +72,8 @@ class ControlServer:
             "config": self._config,
             "clear": self._clear,
             "dcbx": self._dcbx,
+            "why": self._why,
+            "deadlock": self._deadlock,
         }
 
     async def __aenter__(self) -> Self:
@@ -155,6 +164,15 @@ class ControlServer:
 
     async def _dcbx(self, params: dict[str, Any]) -> Any:
         return await dcbx_control.answer(self._controller, params)
+
+    async def _why(self, params: dict[str, Any]) -> Any:
+        priority = params.get("priority")
+        if not isinstance(priority, int) or not 0 <= priority <= 7:
+            raise RequestError(f"priority: {priority!r}: 0..7 is wanted")
+        return await why.why(self._controller, _text(params, "target"), priority, _interval(params))
+
+    async def _deadlock(self, params: dict[str, Any]) -> Any:
+        return await why.deadlock(self._controller, _interval(params))
 
     async def _config(self, _params: dict[str, Any]) -> Any:
         return {"yaml": configuration.dump(self._controller.config)}
