@@ -22,7 +22,7 @@ from finsy import GRPCStatusCode, P4ClientError
 from finsy.proto import U128, p4r, rpc_code
 
 from controller.codec import Codec, decode_int, encode_int
-from controller.desired import OWNED_TABLES
+from controller.desired import OWNED_METERS, OWNED_TABLES
 from controller.diff import Update, plan
 from controller.entries import Entity
 from controller.program import P4Program, ProgramError
@@ -392,6 +392,11 @@ class SwitchSession:
         for profile_id in self.program.profiles.values():
             wanted.append(p4r.Entity(action_profile_member=p4r.ActionProfileMember(action_profile_id=profile_id)))
             wanted.append(p4r.Entity(action_profile_group=p4r.ActionProfileGroup(action_profile_id=profile_id)))
+        wanted += [
+            p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=self.program.meters[name].id))
+            for name in OWNED_METERS
+            if name in self.program.meters
+        ]
         messages = await self._read(client, wanted)
         sessions = p4r.PacketReplicationEngineEntry(clone_session_entry=p4r.CloneSessionEntry())
         try:
