@@ -159,8 +159,7 @@ class Bmv2Engine:
         self.process = subprocess.Popen(
             [*command, "--", "--drop-port", "511"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        self.client = Client(self._connect())
-        self.client.call("simple_switch", "set_all_egress_queue_depths", (I32, QUEUE))
+        self.client = self._connect()
         self.control: Any = _Control(program, self.client)
         self.out: dict[int, list[str]] = {}
         self.wires: dict[socket.socket, int] = {}
@@ -170,13 +169,21 @@ class Bmv2Engine:
             wire.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
             self.wires[wire] = port
 
-    def _connect(self) -> socket.socket:
+    def _connect(self) -> Client:
+        """A client, once BMv2 is ready: it listens before it has registered the service of simple_switch."""
         end = time.monotonic() + PATIENCE_S
         while True:
+            client = None
             try:
-                return socket.create_connection(("127.0.0.1", THRIFT_PORT), PATIENCE_S)
-            except OSError:
+                client = Client(socket.create_connection(("127.0.0.1", THRIFT_PORT), PATIENCE_S))
+                client.call("simple_switch", "set_all_egress_queue_depths", (I32, QUEUE))
+                return client
+            except (OSError, ThriftError):
+                if client is not None:
+                    client.close()
                 if self.process.poll() is not None or time.monotonic() > end:
+                    self.process.kill()
+                    self.process.wait()
                     raise
                 time.sleep(0.02)
 
