@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from controller.dcbx_config import Dcbx, resolve
+from controller.pfc_config import DialectKey, StormControl
 from controller.values import (
     U8,
     U16,
@@ -44,6 +45,9 @@ from controller.values import (
     Weight,
     no_bool,
 )
+from controller.watchdog_config import FabricWatchdog, PortWatchdog
+from controller.watchdog_config import problems as watchdog_problems
+from controller.watchdog_config import warnings as watchdog_warnings
 from dcb.units import format_rate as format_rate  # others know the two by this module
 from dcb.units import parse_rate as parse_rate
 
@@ -235,6 +239,9 @@ class Port(_Model):
     trust: Literal["port", "pcp", "dscp"] | None = None  # None: what the QoS profile says
     pfc: list[Priority] = Field(default_factory=list)
     pfc_quanta: Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=65535)] = 65535
+    pfc_asymmetric: bool = False
+    pfc_dialect: DialectKey = "standard"
+    pfc_storm_control: StormControl | None = None
     pause_rx: bool = False
     arp_proxy: bool = False
     ets: EtsRef | None = None
@@ -244,6 +251,7 @@ class Port(_Model):
     pcp_rewrite: dict[Priority, Priority] = Field(default_factory=dict)
     dscp_rewrite: dict[Priority, Dscp] = Field(default_factory=dict)
     dcbx: Dcbx | None = None
+    pfc_watchdog: PortWatchdog | None = None
 
 
 class NextHop(_Model):
@@ -338,10 +346,12 @@ class Config(_Model):
     ets_profiles: dict[Name, EtsProfile] = Field(default_factory=dict)
     buffer_profiles: dict[Name, BufferProfile] = Field(default_factory=dict)
     switches: dict[Name, Switch] = Field(default_factory=dict)
+    pfc_watchdog: FabricWatchdog = FabricWatchdog()
 
     @model_validator(mode="after")
     def _references(self) -> Self:
         problems = list(_check_references(self))
+        problems += [] if problems else watchdog_problems(self)
         if problems:
             raise ValueError("\n".join(problems))
         from controller.dcbx_overlay import problems as dcbx_problems  # which needs this module
@@ -423,12 +433,15 @@ def warnings(config: Config) -> list[str]:
             qos, buffers = config.qos_of(port), config.buffers_of(port)
             if switch.dcbx_of(number) is not None:
                 continue  # DCBX makes lossless what it agrees on
+            if port.pfc_asymmetric and not set(port.pfc) & set(qos.lossless):
+                found.append(f"{where}.pfc_asymmetric: no priority of pfc is lossless: PFC is obeyed and never sent")
             for priority in sorted(set(port.pfc)):
                 pg = qos.pg_of(priority)
                 if priority not in qos.lossless:
                     found.append(f"{where}.pfc: priority {priority} is not lossless in QoS profile {port.qos}")
                 elif pg not in buffers or buffers[pg].headroom == 0:
                     found.append(f"{where}.buffers.{pg}: priority {priority} has PFC but its group has no headroom")
+    found += watchdog_warnings(config)
     return found
 
 

@@ -27,6 +27,7 @@ from controller.program import P4Program
 from controller.state import Cell, CounterValue
 from controller.switches import NotConnectedError, PacketHandler, PacketIn, SwitchSession, SwitchStatus
 from controller.transport import ClientFactory, finsy_client
+from controller.watchdog_service import WatchdogService
 
 _WRITES_PER_CLEAR = 1000
 
@@ -55,6 +56,8 @@ class Controller:
         self.dcbx = DcbxService(self.packet_out, self._refresh)
         self.dcbx.configure(config)
         self._running = overlay(config, self.dcbx.runs())
+        self.watchdog = WatchdogService(self.program, self.session)
+        self.watchdog.configure(self._running)
         self._entities = self._build(self._running)
         self._sessions: dict[str, SwitchSession] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -72,11 +75,13 @@ class Controller:
     async def __aenter__(self) -> Self:
         self._start(self._entities)
         self.dcbx.start()
+        self.watchdog.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.watchdog.stop()
         await self.dcbx.stop()
         await asyncio.gather(*(self._sessions[name].flush() for name in self.dcbx.agents if name in self._sessions))
         for name in list(self._tasks):
@@ -85,12 +90,24 @@ class Controller:
     def _refresh(self, switch: str) -> None:
         """What DCBX runs on a switch has changed: write the difference."""
         self._running = overlay(self._config, self.dcbx.runs())
+        self.watchdog.configure(self._running)
         self._entities[switch] = build(self._running, switch)
         if switch in self._sessions:
             self._sessions[switch].set_desired(self._entities[switch])
 
+    def on_primary(self, switch: str, held: Sequence[Entity]) -> None:
+        """Of a session: this controller is primary on the switch, and nothing is written yet."""
+        self.dcbx.on_primary(switch, held)
+        self.watchdog.on_primary(switch, held)
+
+    def on_backup(self, switch: str) -> None:
+        """Of a session: another controller is primary on the switch."""
+        self.dcbx.on_backup(switch)
+        self.watchdog.on_backup(switch)
+
     async def _on_packet(self, switch: str, packet: PacketIn) -> None:
         self.dcbx.on_packet(switch, packet)
+        self.watchdog.on_packet(switch, packet)
         if self._packet_handler is not None:
             result = self._packet_handler(switch, packet)
             if inspect.isawaitable(result):
@@ -118,7 +135,7 @@ class Controller:
                     self.program,
                     election_id=self._election_id,
                     on_packet=self._on_packet,
-                    observer=self.dcbx,
+                    observer=self,
                     client=self._client,
                 )
                 self._sessions[name] = session
@@ -147,6 +164,7 @@ class Controller:
             if new is None or (new.address, new.device_id) != (old[name].address, old[name].device_id):
                 await self._stop(name)
         self._config, self._running, self._entities = config, running, entities
+        self.watchdog.configure(running)
         self._start(entities)
 
     async def wait_synced(self, timeout: float | None = None, switches: Iterable[str] | None = None) -> None:

@@ -42,7 +42,8 @@ _REGISTERS = (
 
 def can_watch(program: P4Program) -> bool:
     """Whether the program has what the watchdog needs."""
-    return STORM_TABLE in program.tables and all(name in program.registers for name in _REGISTERS)
+    arrays = program.counters.keys() | program.registers.keys()
+    return STORM_TABLE in program.tables and arrays >= {*_COUNTERS, *_REGISTERS}
 
 
 async def read_states(read: Reader, program: P4Program, watches: Iterable[Watch], now_ns: int) -> dict[Pair, State]:

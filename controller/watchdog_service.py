@@ -192,7 +192,10 @@ class WatchdogService:
         if watchdog.idle:
             return
         if not can_watch(self._program):
-            raise ProgramError("the P4 program has no tm_storm: it cannot be watched")
+            if not agent.watches and not agent.big_red:
+                watchdog.held = {}
+                return
+            raise ProgramError("the P4 program has no tm_storm or no counters of queues: the switch cannot be watched")
         session = self._session(agent.name)
         if session.status.state is SwitchState.DISCONNECTED:
             raise NotConnectedError(f"switch {agent.name}: not connected")
