@@ -38,6 +38,11 @@ class RequestError(ValueError):
     """A request that is not understood."""
 
 
+def _target(params: dict[str, Any]) -> str | None:
+    """A switch or port by name; None for all."""
+    return None if params.get("target") is None else _text(params, "target")
+
+
 def _text(params: dict[str, Any], name: str) -> str:
     value = params.get(name)
     if not isinstance(value, str):
@@ -160,7 +165,7 @@ class ControlServer:
         what = _text(params, "what")
         if what not in views.VIEWS:
             raise RequestError(f"what: {what!r}: one of {', '.join(views.VIEWS)} is wanted")
-        return await views.collect(self._controller, what, params.get("target"))
+        return await views.collect(self._controller, what, _target(params))
 
     async def _dcbx(self, params: dict[str, Any]) -> Any:
         return await dcbx_control.answer(self._controller, params)
@@ -185,7 +190,7 @@ class ControlServer:
         program = self._controller.program
         counters = list(program.counters) if what == "counters" else []
         registers = [name for name in program.registers if name.endswith("watermark")] if what == "watermarks" else []
-        chosen = edit.select(self._controller.config, params.get("target"))
+        chosen = edit.select(self._controller.config, _target(params))
         for switch, ports in chosen:
             await self._controller.clear_counters(switch, counters, ports, registers)
         return {"cleared": what, "ports": sum(len(ports) for _, ports in chosen)}

@@ -357,9 +357,12 @@ names = st.sampled_from(["what", "target", "state", "priorities", "spec", "queue
 
 @settings(max_examples=80, deadline=None)
 @given(
-    st.sampled_from(["status", "show", "set", "config", "reload", "nonsense"]), st.dictionaries(names, values) | values
+    st.sampled_from(["status", "show", "set", "clear", "config", "reload", "nonsense"]),
+    st.dictionaries(names, values) | values,
 )
 @example("show", {"what": "pfc"})  # a switch of the config that has no session yet
+@example("show", {"what": "pfc", "target": 0})
+@example("clear", {"target": {}})
 def test_any_request_gets_an_answer(method: str, params: object) -> None:
     async def one() -> dict[str, Any]:
         controller = Controller(parse_text(CONFIG), p4=PROGRAM)  # never entered: no switch is connected
