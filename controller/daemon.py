@@ -22,7 +22,7 @@ from typing import Any, Self
 from finsy import P4ClientError
 
 from controller import config as configuration
-from controller import dcbx_control, edit, views, why
+from controller import dcbx_control, edit, views, watchdog_control, why
 from controller.config import Config, ConfigError
 from controller.control import Controller
 from controller.paths import control_socket as control_socket  # users of ControlServer find it here
@@ -79,6 +79,7 @@ class ControlServer:
             "dcbx": self._dcbx,
             "why": self._why,
             "deadlock": self._deadlock,
+            "pfcwd": self._pfcwd,
         }
 
     async def __aenter__(self) -> Self:
@@ -140,12 +141,13 @@ class ControlServer:
             edit.SelectionError,
             RequestError,
             dcbx_control.DcbxRequestError,
+            watchdog_control.WatchdogRequestError,
             ProgramError,
         ) as error:
             return {"ok": False, "error": str(error), "code": 2}
         except P4ClientError as error:
             return {"ok": False, "error": describe(error), "code": 1}
-        except (NotConnectedError, OSError, TimeoutError) as error:
+        except (NotConnectedError, OSError, TimeoutError, watchdog_control.StormedError) as error:
             return {"ok": False, "error": str(error) or type(error).__name__, "code": 1}
         except Exception as error:  # a bug in one request must not end the controller
             LOGGER.exception("control socket: request %r failed", line)
@@ -216,13 +218,25 @@ class ControlServer:
                 new = dcbx_control.edit(now, params)
             else:
                 raise RequestError(f"what: {what!r}: one of pfc, ets, ecn, trust, rate, dcbx is wanted")
-            if params.get("save") and self._config_path is None:
-                raise RequestError("save: the controller was not started from a file")
-            result = await self._take(new)
-            if params.get("save"):
-                assert self._config_path is not None
-                configuration.save(new, self._config_path)
-            return result | {"saved": bool(params.get("save"))}
+            return await self._take_and_save(new, params)
+
+    async def _take_and_save(self, new: Config, params: dict[str, Any]) -> dict[str, Any]:
+        if params.get("save") and self._config_path is None:
+            raise RequestError("save: the controller was not started from a file")
+        result = await self._take(new)
+        if params.get("save"):
+            assert self._config_path is not None
+            configuration.save(new, self._config_path)
+        return result | {"saved": bool(params.get("save"))}
+
+    async def _pfcwd(self, params: dict[str, Any]) -> Any:
+        if params.get("what") not in watchdog_control.EDITS:
+            return await watchdog_control.answer(self._controller, params | {"target": _target(params)})
+        async with self._lock:
+            new, notes = watchdog_control.edit(self._controller.config, self._controller.running, params)
+            result = await self._take_and_save(new, params)
+            await self._controller.watchdog.wait_applied(_SETTLE_SECONDS)
+            return result | {"notes": notes}
 
     async def _reload(self, _params: dict[str, Any]) -> Any:
         return await self.reload()

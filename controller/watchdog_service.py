@@ -145,11 +145,20 @@ class WatchdogService:
             async with asyncio.timeout(timeout_s), self._news:
                 await self._news.wait_for(news)
 
+    async def wait_applied(self, timeout_s: float) -> None:
+        """Return when every switch that can be reached holds the mitigation that is wanted, or the time is over."""
+
+        def applied() -> bool:
+            return all(dog.idle or dog.fault or dog.held == dog.agent.wanted() for dog in self.switches.values())
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), self._news:
+                await self._news.wait_for(applied)
+
     async def _run(self, watchdog: SwitchWatchdog) -> None:
         agent = watchdog.agent
         while True:
             watchdog.wake.clear()
-            logged = agent.logged
             try:
                 await self.step(watchdog)
             except (NotConnectedError, P4ClientError, OSError, ProgramError) as error:
@@ -157,9 +166,8 @@ class WatchdogService:
             except Exception as error:  # a fault in one switch's watchdog must not blind the others
                 LOGGER.exception("%s: PFC watchdog failed", agent.name)
                 self._failed(watchdog, error)
-            if agent.logged != logged:
-                async with self._news:
-                    self._news.notify_all()
+            async with self._news:
+                self._news.notify_all()
             wait_ns = self._wait_ns(watchdog)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(watchdog.wake.wait(), None if wait_ns is None else wait_ns / 1e9)
