@@ -25,13 +25,16 @@ from pydantic import (
     model_validator,
 )
 
+from controller.buffer_config import AlphaKey, BufferBytes, LengthM, PoolBytes, PoolNumber
+from controller.buffer_config import BufferProfile as BufferProfile  # others know it by this module
+from controller.buffer_config import problems as buffer_problems
+from controller.buffer_config import warnings as buffer_warnings
 from controller.dcbx_config import Dcbx, resolve
 from controller.pfc_config import DialectKey, StormControl
 from controller.values import (
     U8,
     U16,
     U32_MAX,
-    Alpha,
     Bytes,
     Dscp,
     Mac,
@@ -157,41 +160,10 @@ Scheduler = Annotated[
 EtsProfile = dict[Priority, Scheduler]
 
 
-class BufferProfile(_Model):
-    """An ingress priority group: static (xoff, xon) or dynamic (alpha, xon_offset). All in bytes.
-
-    xoff counts from zero occupancy, it contains `reserved`. alpha is the exponent: threshold = 2^alpha * free pool.
-    """
-
-    reserved: Bytes = 0
-    headroom: Bytes = 0
-    xoff: Bytes | None = None
-    xon: Bytes | None = None
-    alpha: Alpha | None = None
-    xon_offset: Bytes | None = None
-
-    @model_validator(mode="after")
-    def _kind(self) -> Self:
-        if (self.xoff is None) == (self.alpha is None):
-            raise ValueError("exactly one of xoff (static) and alpha (dynamic) is wanted")
-        if self.xoff is not None:
-            if self.xon_offset is not None:
-                raise ValueError("xon_offset belongs to a dynamic profile (alpha)")
-            if self.xon is None:
-                raise ValueError("xon is wanted beside xoff")
-            if self.xon > self.xoff:
-                raise ValueError(f"xon {self.xon} must not be above xoff {self.xoff}")
-            if self.reserved > self.xoff:
-                raise ValueError(f"reserved {self.reserved} must not be above xoff {self.xoff}, which contains it")
-        elif self.xon is not None:
-            raise ValueError("xon belongs to a static profile (xoff); a dynamic one has xon_offset")
-        return self
-
-
 class DynamicLimit(_Model):
-    """Egress queue limit of 2^alpha * free pool."""
+    """Egress queue limit of 2^alpha * free pool (of pool 0)."""
 
-    alpha: Alpha
+    alpha: AlphaKey
 
 
 def _choice(kind: type, scalar: type, wanted: str) -> Any:
@@ -234,6 +206,7 @@ class Port(_Model):
     name: str | None = None
     mac: Mac
     rate: Rate
+    length_m: LengthM | None = None
     peer: str | None = None
     qos: Name = "default"
     trust: Literal["port", "pcp", "dscp"] | None = None  # None: what the QoS profile says
@@ -325,6 +298,9 @@ class Switch(_Model):
     device_id: Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=2**64 - 1)]
     address: Annotated[str, Field(min_length=1)]
     pool: Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=U32_MAX)] | None = None
+    pools: dict[PoolNumber, PoolBytes] = Field(default_factory=dict)
+    headroom_pools: dict[PoolNumber, PoolBytes] = Field(default_factory=dict)
+    buffer: BufferBytes | None = None  # all of the switch's packet buffer: for warnings and `dcbctl plan`
     ports: dict[PortNumber, Port] = Field(default_factory=dict)
     routes: list[Route] = Field(default_factory=list)
     acl: list[AclRule] = Field(default_factory=list)
@@ -392,6 +368,7 @@ def _check_references(config: Config) -> Iterator[str]:
         if switch.address in addresses:
             yield f"{base}.address: {switch.address!r}: already the address of {addresses[switch.address]}"
         addresses.setdefault(switch.address, switch_name)
+        yield from (f"{base}.{problem}" for problem in buffer_problems(switch))
         for number, port in switch.ports.items():
             where = f"{base}.ports.{number}"
             yield from known(f"{where}.qos", port.qos, "qos_profiles", config.qos_profiles)
@@ -441,6 +418,7 @@ def warnings(config: Config) -> list[str]:
                     found.append(f"{where}.pfc: priority {priority} is not lossless in QoS profile {port.qos}")
                 elif pg not in buffers or buffers[pg].headroom == 0:
                     found.append(f"{where}.buffers.{pg}: priority {priority} has PFC but its group has no headroom")
+    found += buffer_warnings(config)
     found += watchdog_warnings(config)
     return found
 

@@ -12,6 +12,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
+from controller.buffer_config import group_pool_entry, pool_entries
 from controller.config import (
     AclRule,
     BufferProfile,
@@ -53,6 +54,8 @@ _NEXTHOP_BITS, _MEMBER_BITS = 16, 31
 # every table that `build` may write: what a switch holds in these beyond the desired entries is deleted
 OWNED_TABLES = (
     "egress.tm_pool",
+    "egress.tm_headroom_pool",
+    "egress.tm_pg_pool",
     "egress.tm_port",
     "egress.tm_scheduler",
     "egress.tm_priority_group",
@@ -112,8 +115,7 @@ def build(config: Config, switch_name: str) -> list[Entity]:
     switch = config.switches[switch_name]
     ids = profile_ids(config, switch_name)
     entities: list[Entity] = []
-    if switch.pool is not None:
-        entities.append(_entry("egress.tm_pool", {"pool": 0}, Action.of("egress.tm_set_pool", size=switch.pool)))
+    entities.extend(pool_entries(switch))
     for name, trust in {port.qos: port.trust for port in switch.ports.values()}.items():
         # the profile of a single DCBX port, of which there are many, has a PCP map only where it counts
         pcp_map = "~" not in name or (trust or config.qos_profiles[name].trust) == "pcp"
@@ -207,6 +209,7 @@ def _port(config: Config, number: int, port: Port, profile_id: int) -> Iterator[
     for pg, profile in config.buffers_of(port).items():
         priorities = bitmap(priority for priority in range(8) if qos.pg_of(priority) == pg)
         yield _entry("egress.tm_priority_group", {"port": number, "pg": pg}, _priority_group(profile, priorities))
+        yield from group_pool_entry(number, pg, profile)
     for queue, limit in port.queue_limits.items():
         action = (
             Action.of("egress.tm_queue_dynamic", alpha=limit.alpha & 0xFF)
