@@ -164,7 +164,7 @@ class Bmv2Engine:
         self.out: dict[int, list[str]] = {}
         self.wires: dict[socket.socket, int] = {}
         for port in PORTS:
-            wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(ETH_P_ALL))
+            wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)  # deaf until it is bound
             wire.bind((f"out{port}", ETH_P_ALL))
             wire.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
             self.wires[wire] = port
@@ -240,6 +240,13 @@ class Bmv2Engine:
         self.process.wait()
 
 
+def _blind(entry: str) -> str:
+    """An entry for packets without a header does not look at the header: in BMv2 it may hold an earlier packet's."""
+    for header in re.findall(r'"([^"]+)\.\$valid\$":0\b', entry):
+        entry = re.sub(rf'("{re.escape(header)}\.\w+"):\d+&&&\d+', r"\g<1>:0&&&0", entry)
+    return entry
+
+
 def playable(lines: Sequence[str], min_frame: int = MIN_FRAME) -> list[str]:
     """What BMv2 can be asked, tables first; entries get priorities of their own, members weight 1.
 
@@ -256,7 +263,7 @@ def playable(lines: Sequence[str], min_frame: int = MIN_FRAME) -> list[str]:
             if members:  # BMv2 takes no entry with an empty group
                 control.append(" ".join([*head, *(f"{member}:1" for member in sorted(members, key=int))]))
         elif word == "add":
-            control.append(re.sub(r'^(add "[^"]+" )\d+ ', rf"\g<1>{len(control) + 1} ", line))
+            control.append(_blind(re.sub(r'^(add "[^"]+" )\d+ ', rf"\g<1>{len(control) + 1} ", line)))
         elif word not in ("wait", "meter_set_rates"):
             control.append(line)
     return control + packets

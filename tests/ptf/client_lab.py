@@ -57,8 +57,8 @@ class Lab:
             with Path("/run/netns", self.namespace).open() as namespace:
                 if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET):
                     raise OSError(ctypes.get_errno(), f"setns {self.namespace}")
-            opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-            opened.bind((interface, 0))
+            opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # it hears nothing before it is bound
+            opened.bind((interface, ETH_P_ALL))
             opened.settimeout(5)
             return opened
 
