@@ -14,10 +14,10 @@ Derivation. A peer sends lossless frames back to back at rate r over a link of d
    any priority that this side sends, 0 where it sends nothing. Then w(60) on the wire and d on the cable.
 3. Response. The pause closes the peer's gate `response` later, at T = wait + w(60) + d + response. A frame that has
    started by then, before T and not at T, is finished.
-4. In flight. The crossing frame started at -(w(L) + d) where delivery is at the end of w (`gap_counts`: the fabric's
-   Output.end_ps), and the next one right behind it at -d. So the peer starts frames at times s in [-d, T), a window of
-   W = T + d = wait + w(60) + 2 d + response; where delivery is at the end of the FCS the window is w(60) less its gap,
-   less the gap of the crossing frame.
+4. In flight. A frame is delivered at the end of its FCS, 12 bytes of gap before the end of w (`fabric` does so). The
+   crossing frame arrived at 0, so the next one, right behind its gap, starts at gap - d; the PFC frame takes w(60) less
+   its gap. The peer starts frames at times s in [gap - d, T), a window of W = wait + w(60) - 2 gap + 2 d + response.
+   (`gap_counts`: frames are delivered with their gap, as Output.end_ps has it; then W = wait + w(60) + 2 d + response.)
 5. Bytes. Of the frames that start in [0, W), all but the last have wire time below W together; the last one is free: L
    bytes. For equal frames their number is ceil(W / w(L)). For the worst mix: let B be the most wire bytes that take
    less than W; n frames in B carry B - 24 n, so the fewest frames that can fill B, or as many full ones as fit,
@@ -72,7 +72,7 @@ def window_ps(
     response_ps: int = 0,
     wait_ps: int | None = None,
     pfc_frame_bytes: int = PFC_FRAME_BYTES,
-    gap_counts: bool = True,
+    gap_counts: bool = False,
 ) -> int:
     """W: how long after the frame behind the crossing one the peer goes on starting frames (step 4); 0 at least.
 
@@ -136,7 +136,7 @@ def exact_headroom(
     response_ps: int = 0,
     pfc_frame_bytes: int = PFC_FRAME_BYTES,
     dynamic: bool = False,
-    gap_counts: bool = True,
+    gap_counts: bool = False,
     constants: Constants = DEFAULTS,
 ) -> Budget:
     """Worst-case headroom of one lossless group of our switch. Sizes without FCS; raises HeadroomError.

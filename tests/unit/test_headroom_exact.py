@@ -28,6 +28,7 @@ from dcb.headroom.exact import (
 )
 
 PS_PER_BYTE = 200  # 40 Gb/s
+GAP_PS = 12 * PS_PER_BYTE  # delivered at the end of the FCS, as the fabric does
 G = 10**9
 XOFF, XON = 20_000, 10_000
 GROUP = 1 * 8 + 3
@@ -55,7 +56,7 @@ def run(headroom: int, sizes: list[int], *, length_m: int, reverse: int, respons
             start += wire_ps(size, RATE_BPS)
             held += size
             if held >= XOFF:
-                crossing_ps = start + delay
+                crossing_ps = start - GAP_PS + delay
                 break
         events: list[tuple[int, int, str, int]] = [(0, 1, "start", 0)]
         if reverse:
@@ -66,7 +67,7 @@ def run(headroom: int, sizes: list[int], *, length_m: int, reverse: int, respons
             now, _, kind, size = heapq.heappop(events)
             for output in switch.until(now - 1) if now else []:
                 if output.frame[:6].hex() == "0180c2000001" and gate_ps is None:
-                    gate_ps = output.end_ps + delay + response_ps
+                    gate_ps = output.end_ps - GAP_PS + delay + response_ps
             if kind == "reverse":
                 switch.receive(3, data(size, priority=0, to=1, source=3), now)
             elif kind == "arrive":
@@ -76,7 +77,7 @@ def run(headroom: int, sizes: list[int], *, length_m: int, reverse: int, respons
                 size = sizes[min(sent, len(sizes) - 1)]
                 sent += 1
                 end = now + wire_ps(size, RATE_BPS)
-                heapq.heappush(events, (end + delay, 2, "arrive", size))
+                heapq.heappush(events, (end - GAP_PS + delay, 2, "arrive", size))
                 heapq.heappush(events, (end, 1, "start", 0))
             assert sent < 10_000
         assert arrived == sent
@@ -133,20 +134,19 @@ def test_the_cliff_of_the_worst_mix(mtu: int, length_m: int) -> None:
 
 
 def test_by_hand_at_10g() -> None:
-    # 800 ps a byte. W = (1500 + 24) * 800 - 1 + 84 * 800 + 2 * 500,000 = 2,286,399 ps = 2857.99 bytes of wire: less
-    # than 2857 + 1, so 2857 bytes before the last frame: 1524 + 1333, carrying 2857 - 48 = 2809; the last 1500;
-    # crossing 1499
+    # 800 ps a byte. W = (1500 + 24) * 800 - 1 + (84 - 24) * 800 + 2 * 500,000 = 2,267,199 ps = 2833.99 bytes of wire:
+    # 2833 before the last frame take less: 1524 + 1309, carrying 2833 - 48 = 2785; the last 1500; the crossing one 1499
     budget = exact_headroom(10 * G, 100, mtu_bytes=1500)
-    assert budget.values == {"window_ps": 2_286_399, "frames": 3, "inflight_bytes": 2809 + 1500}
-    assert budget.headroom_bytes == 1499 + 2809 + 1500
+    assert budget.values == {"window_ps": 2_267_199, "frames": 3, "inflight_bytes": 2785 + 1500}
+    assert budget.headroom_bytes == 1499 + 2785 + 1500
     assert sum(line.bytes for line in budget.lines) == budget.headroom_bytes
-    assert exact_headroom(10 * G, 100, mtu_bytes=1500, dynamic=True).headroom_bytes == 1500 + 2809 + 1500
-    # delivered at the end of the FCS: 24 bytes of wire less, 19,200 ps
-    fcs = exact_headroom(10 * G, 100, mtu_bytes=1500, gap_counts=False)
-    assert fcs.values["window_ps"] == 2_286_399 - 19_200
-    assert fcs.headroom_bytes == budget.headroom_bytes - 24
+    assert exact_headroom(10 * G, 100, mtu_bytes=1500, dynamic=True).headroom_bytes == 1500 + 2785 + 1500
+    # delivered with the gap: 24 bytes of wire more, 19,200 ps
+    gap = exact_headroom(10 * G, 100, mtu_bytes=1500, gap_counts=True)
+    assert gap.values["window_ps"] == 2_267_199 + 19_200
+    assert gap.headroom_bytes == budget.headroom_bytes + 24
     # nothing to wait for
-    assert window_ps(10 * G, 500_000, reverse_mtu_bytes=0) == 1_067_200
+    assert window_ps(10 * G, 500_000, reverse_mtu_bytes=0) == 1_048_000
 
 
 def test_frames_that_start_in_a_window() -> None:
