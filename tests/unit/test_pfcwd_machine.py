@@ -25,7 +25,7 @@ def settings(
 @pytest.mark.parametrize("early", [True, False], ids=["looks when due", "looks at polls only"])
 @pytest.mark.parametrize(("detect", "restore", "poll"), [(400, 400, 400), (200, 200, 200), (1000, 600, 200)])
 def test_pfcwd_timer_accuracy(detect: int, restore: int, poll: int, early: bool) -> None:
-    """Detected in [T, T + poll) of a storm with a packet, restored in [R, R + poll) after its last XOFF: every phase."""
+    """Detected in [T, T + poll) of a storm with a packet, restored in [R, R + poll) of its last XOFF: any phase."""
     generator = random.Random(29)
     for _ in range(60):
         start = 2000 * MS + generator.randrange(poll * MS)
