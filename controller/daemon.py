@@ -192,9 +192,13 @@ class ControlServer:
         program = self._controller.program
         counters = list(program.counters) if what == "counters" else []
         registers = [name for name in program.registers if name.endswith("watermark")] if what == "watermarks" else []
+        of_pools = [name for name in registers if name.endswith("pool_watermark")]
+        of_ports = [name for name in registers if name not in of_pools]
         chosen = edit.select(self._controller.config, _target(params))
         for switch, ports in chosen:
-            await self._controller.clear_counters(switch, counters, ports, registers)
+            await self._controller.clear_counters(switch, counters, ports, of_ports)
+            if of_pools and len(ports) == len(self._controller.config.switches[switch].ports):
+                await self._controller.clear_counters(switch, [], [0], of_pools)  # cells 0..7: one for each pool
         return {"cleared": what, "ports": sum(len(ports) for _, ports in chosen)}
 
     async def _set(self, params: dict[str, Any]) -> Any:

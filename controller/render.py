@@ -221,9 +221,13 @@ def buffer(view: Json) -> RenderableType:
                 *(number(value) for value in group["dropped_packets"].values()),
                 end_section=index == len(used) - 1,
             )
-    pools = _table("", "Switch", "Pool used", "Pool size")
-    for name, pool in view["pools"].items():
-        pools.add_row(name, number(pool["used_bytes"]), number(pool["size_bytes"]) if pool["size_bytes"] else "default")
+    pools = _table("", "Switch", "Pool", "Used", "Watermark", "Size", left=2)
+    for kind, title in (("pools", "shared"), ("headroom_pools", "headroom")):
+        for name, listed in view[kind].items():
+            for pool in listed:
+                size = number(pool["size_bytes"]) if pool["size_bytes"] else "default"
+                row = (number(pool["used_bytes"]), number(pool["watermark_bytes"]), size)
+                pools.add_row(name, f"{title} {pool['pool']}", *row)
     return Group(table, pools)
 
 

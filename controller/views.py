@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from controller.buffer_config import pools_of
 from controller.config import CbsSlope, Config, EtsWeight
 from controller.control import Controller
 from controller.edit import select
@@ -266,14 +267,26 @@ async def buffer(controller: Controller, target: str | None) -> Json:
         return {"groups": groups}
 
     rows = await _gather(controller, target, tuple(DROPS_BY_GROUP), registers, row)
-    pools = {}
+    pools, headroom_pools = {}, {}
     for switch, _ports in select(config, target):
-        used = await controller.read_registers(switch, ["egress.tm_pool_used"], [0])
-        pools[switch] = {
-            "used_bytes": _values(used, "egress.tm_pool_used", 0)[0],
-            "size_bytes": config.switches[switch].pool,
-        }
-    return {"ports": rows, "pools": pools}
+        settings = config.switches[switch]
+        sizes: dict[int, int | None] = {0: None, **pools_of(settings)}
+        pools[switch] = await _pools(controller, switch, "pool", sizes)
+        headroom_pools[switch] = await _pools(controller, switch, "headroom_pool", settings.headroom_pools)
+    return {"ports": rows, "pools": pools, "headroom_pools": headroom_pools}
+
+
+async def _pools(controller: Controller, switch: str, kind: str, sizes: Mapping[int, int | None]) -> list[Json]:
+    """Pools that the config names or that were ever used; size None: the target's default."""
+    names = [f"egress.tm_{kind}_used", f"egress.tm_{kind}_watermark"]
+    known = [name for name in names if name in controller.program.registers]
+    read = await controller.read_registers(switch, known, [0])  # cells 0..7 are those of the pools
+    used, watermark = ((_values(read, name, 0) if name in read else [None] * 8) for name in names)
+    return [
+        {"pool": pool, "size_bytes": sizes.get(pool), "used_bytes": used[pool], "watermark_bytes": watermark[pool]}
+        for pool in range(8)
+        if pool in sizes or used[pool] or watermark[pool]
+    ]
 
 
 async def drops(controller: Controller, target: str | None) -> Json:
