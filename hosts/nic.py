@@ -223,6 +223,7 @@ def _load(sanitize: bool) -> ctypes.CDLL:
     pointer, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "nic_abi_version": (U32, []),
+        "nic_struct_bytes": (None, [ctypes.POINTER(U32)]),
         "nic_create": (pointer, [ctypes.POINTER(CNicConfig), text, size]),
         "nic_destroy": (None, [pointer]),
         "nic_set_output": (None, [pointer, pointer, pointer]),
@@ -246,6 +247,11 @@ def _load(sanitize: bool) -> ctypes.CDLL:
         function.restype, function.argtypes = result, arguments
     if lib.nic_abi_version() != _ABI_VERSION:
         raise NicError(f"the NIC library has ABI version {lib.nic_abi_version()}, this is for {_ABI_VERSION}")
+    sizes = (U32 * 7)()
+    lib.nic_struct_bytes(sizes)
+    ours = [ctypes.sizeof(c) for c in (CNicConfig, CRdmaConfig, CTcpConfig, _CEvent, _CSample, _CStats, _CFlow)]
+    if list(sizes) != ours:
+        raise NicError(f"structs of the NIC library have {list(sizes)} bytes, those of Python {ours}")
     return lib
 
 

@@ -13,6 +13,17 @@
 
 uint32_t nic_abi_version(void) { return NIC_ABI_VERSION; }
 
+void nic_struct_bytes(uint32_t out[7])
+{
+    out[0] = sizeof(nic_config_t);
+    out[1] = sizeof(nic_rdma_config_t);
+    out[2] = sizeof(nic_tcp_config_t);
+    out[3] = sizeof(nic_event_t);
+    out[4] = sizeof(nic_sample_t);
+    out[5] = sizeof(nic_stats_t);
+    out[6] = sizeof(nic_flow_stats_t);
+}
+
 int32_t refuse(char *error, size_t error_bytes, const char *format, ...)
 {
     va_list list;

@@ -178,6 +178,7 @@ typedef struct nic_flow_stats {
 } nic_flow_stats_t;
 
 uint32_t nic_abi_version(void);
+void nic_struct_bytes(uint32_t out[7]); /* of the structs above that cross, in order of their definition */
 
 /* NULL where the configuration breaks a rule; `error` says which. */
 nic_t *nic_create(const nic_config_t *config, char *error, size_t error_bytes);
