@@ -36,7 +36,7 @@ from switch.tm_settings import STATE_KINDS
 
 __all__ = ["Direction", "Fabric", "FabricError", "InvariantError", "Link", "NativePart", "Reason", "Series", "Stop"]
 
-_SLICE_EVENTS: Final = 1_000_000  # then Python looks for signals
+_SLICE_HOPS: Final = 1_000_000  # then Python looks for signals
 
 
 class InvariantError(AssertionError):
@@ -72,8 +72,22 @@ class Stop:
 class _Node:
     name: str
     part: int  # its number in the engine
-    object: NativePart
+    object: NativePart | None  # None: a switch that has no core
     pfc_response_ps: int
+    is_switch: bool
+
+
+class SwitchSource(Source):
+    """A source that follows a switch from core to core; without one it gives zeros."""
+
+    node: str
+
+    def of(self, core: SwitchCore) -> SwitchSource:
+        """The same of this core."""
+        lib, handle = core.native
+        made = SwitchSource(address(lib, "tm_read_state"), lib.sw_tm(handle), self.kind, self.index)
+        made.node = self.node
+        return made
 
 
 class Series:
@@ -106,24 +120,37 @@ class Series:
 class Fabric:
     """A fabric in virtual time. `seed`: of every link's errors and jitter (parts have seeds of their own).
 
+    `lookahead_ps`: the engine runs nodes one after the other through windows of virtual time in which none can hear of
+    another, and stops where a window ends: at most this much (None: as much as the shortest link allows; 1: events are
+    done one time after another) after what it stops for. The frames and their times are the same for each value.
     `trace`: keep the running hash of every frame. `debug`: check invariants after every event (None: where $DCB_DEBUG
     is set and not 0); what is broken raises `InvariantError`. `sanitize` None: as $DCB_TEST_SANITIZE says.
     """
 
     def __init__(
-        self, seed: int = 0, *, trace: bool = True, debug: bool | None = None, sanitize: bool | None = None
+        self,
+        seed: int = 0,
+        *,
+        trace: bool = True,
+        debug: bool | None = None,
+        lookahead_ps: int | None = None,
+        sanitize: bool | None = None,
     ) -> None:
         self._engine: int | None = None
         if not 0 <= seed < 1 << 64:
             raise FabricError(f"seed {seed}: must be 0..2^64-1")
+        if lookahead_ps is not None and lookahead_ps < 1:
+            raise FabricError(f"lookahead_ps {lookahead_ps}: must be at least 1")
+        most = NEVER_PS if lookahead_ps is None else lookahead_ps
         self._lib = load(sanitize)
         self.debug = os.environ.get("DCB_DEBUG", "0") not in ("", "0") if debug is None else debug
-        self._engine = self._lib.fab_create(seed, trace, self.debug)
+        self._engine = self._lib.fab_create(seed, most, trace, self.debug)
         if not self._engine:
             raise MemoryError("no memory for a fabric")
         self.seed = seed
         self._nodes: dict[str, _Node] = {}
         self._links: dict[tuple[str, int], Link] = {}
+        self._switch_sources: dict[str, list[tuple[int, int, SwitchSource]]] = {}
         self._calls: list[tuple[int, int, Callable[[], object] | None]] = []
         self._n_calls = 0
 
@@ -134,6 +161,8 @@ class Fabric:
         if getattr(self, "_engine", None) is None:
             return
         for node in self._nodes.values():
+            if node.object is None:
+                continue
             lib, handle = node.object.native
             if handle is None:
                 self._lib.fab_forget_part(self._engine, node.part)
@@ -157,9 +186,43 @@ class Fabric:
 
     # --- building
 
-    def add_switch(self, name: str, core: SwitchCore, *, pfc_response_ps: int = 0) -> None:
+    def add_switch(self, name: str, core: SwitchCore | None, *, pfc_response_ps: int = 0) -> None:
         """A switch core as a node. It must have no running driver. `pfc_response_ps`: from the arrival of a PFC frame
-        at one of its ports until the pause begins (802.1Q Annex O: higher-layer delay); links may say otherwise."""
+        at one of its ports until the pause begins (802.1Q Annex O: higher-layer delay); links may say otherwise.
+        None: the place of one (`replace_switch`); until then frames that arrive are lost (`lost_down`)."""
+        self._add(name, core, self._switch_ops(core), pfc_response_ps, "sw_set_output", "fab_output_packet")
+
+    def replace_switch(self, name: str, core: SwitchCore | None) -> None:
+        """Another core takes the place of the one before, which must still be open; None: the switch is dead. Frames
+        on wires go on. The new core gets the ports of the links that are up; rates are the caller's."""
+        node = self._node(name)
+        old = node.object
+        if old is not None and not isinstance(old, SwitchCore):
+            raise FabricError(f"node {name!r}: is not a switch")
+        ops = self._switch_ops(core)
+        handle = None if core is None else core.native[1]
+        if self._lib.fab_replace_part(self._engine, node.part, None if ops is None else ctypes.byref(ops), handle) < 0:
+            raise MemoryError(f"no memory for the frames of {name}")
+        if old is not None and old.native[1] is not None:
+            _call_set_output(old.native[0], "sw_set_output", old.native[1], None, None)
+        node.object = core
+        for number, index, source in self._switch_sources.get(name, ()):
+            pointed = Source() if core is None else source.of(core)
+            self._lib.fab_point_source(self._engine, number, index, ctypes.byref(pointed))
+        if core is None:
+            return
+        assert handle is not None
+        owner = self._lib.fab_get_part(self._engine, node.part)
+        _call_set_output(core.native[0], "sw_set_output", handle, address(self._lib, "fab_output_packet"), owner)
+        for (where, port), link in self._links.items():
+            if where == name and link.is_up:
+                _ensure_port(core, port)
+            elif where == name:
+                core.tm.remove_port(port)
+
+    def _switch_ops(self, core: SwitchCore | None) -> Ops | None:
+        if core is None:
+            return None
         lib, handle = core.native
         ops = Ops(
             receive=address(lib, "sw_receive"),
@@ -174,7 +237,7 @@ class Fabric:
             ops.check_arg = lib.sw_tm(handle)
             ops.read_stats = address(lib, "sw_read_stats")
             ops.live = address(lib, "sw_packets_live")
-        self._add(name, core, ops, pfc_response_ps, "sw_set_output", "fab_output_packet")
+        return ops
 
     def add_nic(self, name: str, nic: NativePart, *, pfc_response_ps: int = 0) -> None:
         """A NIC of `hosts.nic`, or a `fabric.tester.Tester`, as a node."""
@@ -237,7 +300,7 @@ class Fabric:
             _check_time("pfc_response_ps", response)
             wire = _Wire(rate_bps, delay, jitter_ps, response)
             made.append(Direction(self, 2 * number + i, source, target, wire))
-            if isinstance(self._node(source[0]).object, SwitchCore):
+            if self._node(source[0]).is_switch:
                 self._lib.fab_set_paired(self._engine, 2 * number + i, True)
         link = Link(self, number, made[0], made[1])
         link.set_errors(loss=loss, pfc_loss=pfc_loss, bit_error_rate=bit_error_rate)
@@ -264,7 +327,10 @@ class Fabric:
 
     def node(self, name: str) -> NativePart:
         """The switch core, NIC or tester of that name."""
-        return self._node(name).object
+        found = self._node(name).object
+        if found is None:
+            raise FabricError(f"node {name!r}: has no core now")
+        return found
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -293,9 +359,9 @@ class Fabric:
     def run(self, until_ps: int | None = None, *, events: bool = True) -> Stop:
         """Let time run up to and through `until_ps` (None: until nothing happens by itself any more).
 
-        Returns sooner at a breakpoint and (`events`) each time that a node has something new for its controller; the
-        rest of that time's events is done by the next call. When it returns, every core stands at `now_ps`, and what
-        is due then but not done waits: settings and packets that the caller makes take effect at `now_ps`.
+        Returns sooner at a breakpoint, before anything of its time is done, and (`events`) when a node has something
+        new for its controller, at the end of the window (`lookahead_ps`). When it returns, every core stands at
+        `now_ps`: settings and packets that the caller makes take effect then.
         """
         if until_ps is not None and until_ps < self.now_ps:
             raise FabricError(f"until_ps {until_ps}: is before now, {self.now_ps}")
@@ -317,7 +383,7 @@ class Fabric:
 
     def _advance(self, limit_ps: int, events: bool) -> Stop | None:
         while True:
-            why = self._lib.fab_run(self._engine, limit_ps, _SLICE_EVENTS)
+            why = self._lib.fab_run(self._engine, limit_ps, _SLICE_HOPS)
             if why == STOP_BROKEN:
                 raise InvariantError(self._explain(self._lib.fab_error(self._engine).decode()))
             if why == STOP_EVENT:
@@ -357,22 +423,27 @@ class Fabric:
         number = self._lib.fab_add_sampler(self._engine, interval_ps, self.now_ps, end, made, len(sources))
         if number < 0:
             raise MemoryError("no memory for a series")
+        for i, source in enumerate(sources.values()):
+            if isinstance(source, SwitchSource):
+                self._switch_sources.setdefault(source.node, []).append((int(number), i, source))
         return Series(self, int(number), tuple(sources))
 
     def switch_state(self, name: str, kind: str, port: int = 0, n: int = 0) -> Source:
         """A series of a traffic manager's state: `kind` as `SwitchCore.tm.read_state`, `n` the queue, group or
         priority."""
-        core = self.node(name)
-        if not isinstance(core, SwitchCore):
+        core = self._node(name).object
+        if core is not None and not isinstance(core, SwitchCore):
             raise FabricError(f"node {name!r}: is not a switch")
         if kind not in STATE_KINDS:
             raise FabricError(f"kind {kind!r}: must be one of {', '.join(STATE_KINDS)}")
-        lib, handle = core.native
-        return Source(address(lib, "tm_read_state"), lib.sw_tm(handle), STATE_KINDS.index(kind), port * 8 + n)
+        wanted = SwitchSource(kind=STATE_KINDS.index(kind), index=port * 8 + n)
+        wanted.node = name
+        return wanted if core is None else wanted.of(core)
 
     @property
     def trace_hash(self) -> str:
-        """128 bits over (time, direction, arrival, length, bytes) of every frame sent so far, in order: 32 digits."""
+        """128 bits over (start, arrival, length, bytes) of every frame sent so far, in order for each direction of each
+        link: 32 digits."""
         _, _, a, b = self._totals()
         return f"{a:016x}{b:016x}"
 
@@ -382,8 +453,8 @@ class Fabric:
         return self._totals()[0]
 
     @property
-    def events(self) -> int:
-        """Events done: arrivals, deadlines, samples."""
+    def windows(self) -> int:
+        """Windows of virtual time that the engine went through."""
         return self._totals()[1]
 
     def check(self) -> None:
@@ -405,17 +476,22 @@ class Fabric:
         except KeyError:
             raise FabricError(f"node {name!r}: no such node") from None
 
-    def _add(self, name: str, part: NativePart, ops: Ops, pfc_response_ps: int, set_output: str, output: str) -> None:
+    def _add(
+        self, name: str, part: NativePart | None, ops: Ops | None, pfc_response_ps: int, set_output: str, output: str
+    ) -> None:
         if name in self._nodes:
             raise FabricError(f"node {name!r}: exists already")
         _check_time("pfc_response_ps", pfc_response_ps)
-        lib, handle = part.native
-        if handle is None:
+        handle = None if part is None else part.native[1]
+        if part is not None and handle is None:
             raise FabricError(f"node {name!r}: is closed")
-        number = int(self._lib.fab_add_part(self._engine, ctypes.byref(ops), handle))
+        number = int(self._lib.fab_add_part(self._engine, None if ops is None else ctypes.byref(ops), handle))
         if number < 0:
             raise FabricError(f"node {name!r}: its library lacks receive, next_deadline or advance")
-        self._nodes[name] = _Node(name, number, part, pfc_response_ps)
+        self._nodes[name] = _Node(name, number, part, pfc_response_ps, set_output == "sw_set_output")
+        if part is None or handle is None:
+            return
+        lib = part.native[0]
         owner = self._lib.fab_get_part(self._engine, number)
         _call_set_output(lib, set_output, handle, address(self._lib, output), owner)
 

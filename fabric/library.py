@@ -62,11 +62,12 @@ def load(sanitize: bool | None = None) -> ctypes.CDLL:
     flag, i32, i64 = ctypes.c_bool, ctypes.c_int, ctypes.c_int64
     pointer = ctypes.POINTER
     signatures: dict[str, tuple[Any, list[Any]]] = {
-        "fab_create": (P, [U64, flag, flag]),
+        "fab_create": (P, [U64, U64, flag, flag]),
         "fab_destroy": (None, [P]),
         "fab_add_part": (i64, [P, pointer(Ops), P]),
         "fab_get_part": (P, [P, U32]),
         "fab_forget_part": (None, [P, U32]),
+        "fab_replace_part": (i32, [P, U32, pointer(Ops), P]),
         "fab_connect": (i64, [P, U32, U32, U32, U32, U64, U64]),
         "fab_run": (i32, [P, U64, U64]),
         "fab_wait": (None, [P, U64]),
@@ -87,6 +88,7 @@ def load(sanitize: bool | None = None) -> ctypes.CDLL:
         "fab_add_sampler": (i64, [P, U64, U64, U64, pointer(Source), U32]),
         "fab_take_samples": (U64, [P, U32, P, U64]),
         "fab_sample_rows": (U64, [P, U32]),
+        "fab_point_source": (i32, [P, U32, U32, pointer(Source)]),
         "tester_create": (P, [U64, U32, U32]),
         "tester_destroy": (None, [P]),
         "tester_set_output": (None, [P, P, P]),

@@ -10,96 +10,93 @@
 
 #define STUCK_LIMIT 1000000u /* events of parts in a row that leave a deadline at the same time */
 
-/* --- event heap: four children, keys in the entries ---------------------------------------------------------------- */
+/* --- heaps: four children, keys in the entries ---------------------------------------------------------------------- */
 
 static inline bool before(const fab_heap_entry_t *a, const fab_heap_entry_t *b)
 {
-    return a->time_ps < b->time_ps || (a->time_ps == b->time_ps && a->order < b->order);
+    return a->time_ps < b->time_ps || (a->time_ps == b->time_ps && a->number < b->number);
 }
 
-static inline void put(fab_t *f, uint32_t slot, fab_heap_entry_t e)
+static inline void put(fab_heap_t *h, uint32_t slot, fab_heap_entry_t e)
 {
-    f->heap[slot] = e;
+    h->at[slot] = e;
     e.item->slot = (int32_t)slot;
 }
 
-static void sift_up(fab_t *f, uint32_t slot, fab_heap_entry_t e)
+static void sift_up(fab_heap_t *h, uint32_t slot, fab_heap_entry_t e)
 {
     while (slot) {
         uint32_t parent = (slot - 1) / 4;
-        if (!before(&e, &f->heap[parent]))
+        if (!before(&e, &h->at[parent]))
             break;
-        put(f, slot, f->heap[parent]);
+        put(h, slot, h->at[parent]);
         slot = parent;
     }
-    put(f, slot, e);
+    put(h, slot, e);
 }
 
-static void sift_down(fab_t *f, uint32_t slot, fab_heap_entry_t e)
+static void sift_down(fab_heap_t *h, uint32_t slot, fab_heap_entry_t e)
 {
     for (;;) {
         uint32_t child = 4 * slot + 1;
-        if (child >= f->heap_len)
+        if (child >= h->len)
             break;
-        uint32_t end = child + 4 < f->heap_len ? child + 4 : f->heap_len, least = child;
+        uint32_t end = child + 4 < h->len ? child + 4 : h->len, least = child;
         for (uint32_t i = child + 1; i < end; i++)
-            if (before(&f->heap[i], &f->heap[least]))
+            if (before(&h->at[i], &h->at[least]))
                 least = i;
-        if (!before(&f->heap[least], &e))
+        if (!before(&h->at[least], &e))
             break;
-        put(f, slot, f->heap[least]);
+        put(h, slot, h->at[least]);
         slot = least;
     }
-    put(f, slot, e);
+    put(h, slot, e);
 }
 
-/* Puts, moves or (FAB_NEVER) takes out an item. There is room for each item from its creation on. */
-int fab_heap_set(fab_t *f, fab_item_t *item, uint64_t time_ps, uint64_t order)
+/* There is room for each item from its creation on. */
+bool fab_heap_reserve(fab_heap_t *h, uint32_t size)
 {
-    fab_heap_entry_t e = {time_ps, order, item};
-    if (time_ps == FAB_NEVER) {
-        if (item->slot < 0)
-            return 0;
-        uint32_t slot = (uint32_t)item->slot;
-        item->slot = -1;
-        fab_heap_entry_t last = f->heap[--f->heap_len];
-        if (last.item == item)
-            return 0;
-        if (slot && before(&last, &f->heap[(slot - 1) / 4]))
-            sift_up(f, slot, last);
-        else
-            sift_down(f, slot, last);
-        return 0;
-    }
-    if (item->slot < 0) {
-        sift_up(f, f->heap_len++, e);
-        return 0;
-    }
-    uint32_t slot = (uint32_t)item->slot;
-    if (before(&e, &f->heap[slot]))
-        sift_up(f, slot, e);
-    else
-        sift_down(f, slot, e);
-    return 0;
-}
-
-/* Room for one item more. */
-static bool heap_grow(fab_t *f)
-{
-    uint32_t items = f->n_parts + f->n_dirs + f->n_samplers + 2;
-    if (items <= f->heap_size)
+    if (size <= h->size)
         return true;
-    fab_heap_entry_t *more = realloc(f->heap, 2 * items * sizeof *more);
+    fab_heap_entry_t *more = realloc(h->at, 2 * size * sizeof *more);
     if (!more)
         return false;
-    f->heap = more;
-    f->heap_size = 2 * items;
+    h->at = more;
+    h->size = 2 * size;
     return true;
+}
+
+void fab_heap_set(fab_heap_t *h, fab_item_t *item, uint64_t time_ps, uint32_t number)
+{
+    fab_heap_entry_t e = {time_ps, number, item};
+    if (time_ps == FAB_NEVER) {
+        if (item->slot < 0)
+            return;
+        uint32_t slot = (uint32_t)item->slot;
+        item->slot = -1;
+        fab_heap_entry_t last = h->at[--h->len];
+        if (last.item == item)
+            return;
+        if (slot && before(&last, &h->at[(slot - 1) / 4]))
+            sift_up(h, slot, last);
+        else
+            sift_down(h, slot, last);
+        return;
+    }
+    if (item->slot < 0) {
+        sift_up(h, h->len++, e);
+        return;
+    }
+    uint32_t slot = (uint32_t)item->slot;
+    if (before(&e, &h->at[slot]))
+        sift_up(h, slot, e);
+    else
+        sift_down(h, slot, e);
 }
 
 /* --- creation ------------------------------------------------------------------------------------------------------- */
 
-fab_t *fab_create(uint64_t seed, bool tracing, bool debug)
+fab_t *fab_create(uint64_t seed, uint64_t most_lookahead_ps, bool tracing, bool debug)
 {
     fab_t *f = calloc(1, sizeof *f);
     if (!f)
@@ -107,8 +104,7 @@ fab_t *fab_create(uint64_t seed, bool tracing, bool debug)
     f->seed = seed;
     f->tracing = tracing;
     f->debug = debug;
-    f->trace[0] = 0x6a09e667f3bcc908ull;
-    f->trace[1] = 0xbb67ae8584caa73bull;
+    f->lookahead_ps = f->most_lookahead_ps = most_lookahead_ps ? most_lookahead_ps : 1;
     return f;
 }
 
@@ -116,8 +112,10 @@ void fab_destroy(fab_t *f)
 {
     for (uint32_t i = 0; i < f->n_dirs; i++)
         fab_dir_free(f->dirs[i]);
-    for (uint32_t i = 0; i < f->n_parts; i++)
+    for (uint32_t i = 0; i < f->n_parts; i++) {
+        free(f->parts[i]->in.at);
         free(f->parts[i]);
+    }
     for (uint32_t i = 0; i < f->n_samplers; i++) {
         free(f->samplers[i]->sources);
         free(f->samplers[i]->values);
@@ -133,7 +131,8 @@ void fab_destroy(fab_t *f)
     free(f->parts);
     free(f->dirs);
     free(f->samplers);
-    free(f->heap);
+    free(f->heap.at);
+    free(f->sampling.at);
     free(f);
 }
 
@@ -150,21 +149,13 @@ static bool append(void ***array, uint32_t *n, void *element)
     return true;
 }
 
-int64_t fab_add_part(fab_t *f, const fab_ops_t *ops, void *self)
+/* ops NULL: nobody is there. */
+static void part_put(fab_part_t *p, const fab_ops_t *ops, void *self)
 {
-    if (!ops->receive || !ops->next_deadline || !ops->advance || !self || !heap_grow(f))
-        return -1;
-    fab_part_t *p = calloc(1, sizeof *p);
-    if (!p || !append((void ***)&f->parts, &f->n_parts, p)) {
-        free(p);
-        return -1;
-    }
-    p->item = (fab_item_t){-1, FAB_PART};
-    p->number = f->n_parts - 1;
-    p->fabric = f;
+    p->self = ops ? self : NULL;
+    if (!ops)
+        return;
     p->ops = *ops;
-    p->self = self;
-    p->deadline_ps = FAB_NEVER;
     if (ops->events)
         p->events_seen = ops->events(self);
     if (ops->read_stats) {
@@ -172,6 +163,22 @@ int64_t fab_add_part(fab_t *f, const fab_ops_t *ops, void *self)
         ops->read_stats(self, &stats);
         p->base_frames = stats.transmitted;
     }
+}
+
+int64_t fab_add_part(fab_t *f, const fab_ops_t *ops, void *self)
+{
+    if ((ops && (!ops->receive || !ops->next_deadline || !ops->advance || !self)) || !fab_heap_reserve(&f->heap, f->n_parts + 1))
+        return -1;
+    fab_part_t *p = calloc(1, sizeof *p);
+    if (!p || !append((void ***)&f->parts, &f->n_parts, p)) {
+        free(p);
+        return -1;
+    }
+    p->item = (fab_item_t){-1};
+    p->number = f->n_parts - 1;
+    p->fabric = f;
+    p->deadline_ps = FAB_NEVER;
+    part_put(p, ops, self);
     return p->number;
 }
 
@@ -181,20 +188,39 @@ void fab_forget_part(fab_t *f, uint32_t part)
 {
     if (part < f->n_parts) {
         f->parts[part]->self = NULL;
-        fab_heap_set(f, &f->parts[part]->item, FAB_NEVER, 0);
+        f->parts[part]->deadline_ps = FAB_NEVER;
+        fab_part_plan(f->parts[part]);
     }
+}
+
+int fab_replace_part(fab_t *f, uint32_t part, const fab_ops_t *ops, void *self)
+{
+    if (part >= f->n_parts || (ops && (!ops->receive || !ops->next_deadline || !ops->advance || !self)))
+        return -1;
+    fab_part_t *p = f->parts[part];
+    for (uint32_t i = 0; i < FAB_PORTS; i++)
+        if (p->out[i] && !fab_dir_keep(p->out[i]))
+            return -1;
+    p->deadline_ps = FAB_NEVER;
+    fab_part_plan(p);
+    p->in_frames = p->out_frames = p->base_frames = p->events_seen = 0;
+    part_put(p, ops, self);
+    return 0;
 }
 
 static fab_dir_t *new_dir(fab_t *f, fab_part_t *from, uint32_t from_port, fab_part_t *to, uint32_t to_port)
 {
-    if (!heap_grow(f))
+    uint32_t leading = 1;
+    for (uint32_t i = 0; i < f->n_dirs; i++)
+        leading += f->dirs[i]->to == to;
+    if (!fab_heap_reserve(&to->in, leading))
         return NULL;
     fab_dir_t *d = calloc(1, sizeof *d);
     if (!d || !append((void ***)&f->dirs, &f->n_dirs, d)) {
         free(d);
         return NULL;
     }
-    d->item = (fab_item_t){-1, FAB_DIR};
+    d->item = (fab_item_t){-1};
     d->number = f->n_dirs - 1;
     d->fabric = f;
     d->up = true;
@@ -202,6 +228,8 @@ static fab_dir_t *new_dir(fab_t *f, fab_part_t *from, uint32_t from_port, fab_pa
     d->from_port = from_port;
     d->to = to;
     d->to_port = to_port;
+    d->trace[0] = 0x6a09e667f3bcc908ull;
+    d->trace[1] = 0xbb67ae8584caa73bull;
     d->rng = f->seed + 0x632be59bd9b4e019ull * (d->number + 1);
     from->out[from_port] = d;
     return d;
@@ -236,16 +264,27 @@ void fab_break(fab_t *f, const char *format, ...)
     va_end(args);
 }
 
-static void part_plan(fab_t *f, fab_part_t *p)
+void fab_part_plan(fab_part_t *p)
 {
-    if (!p->self)
-        return;
-    uint64_t t = p->ops.next_deadline(p->self);
-    if (t < f->now_ps)
-        t = f->now_ps;
-    if (t != p->deadline_ps || (p->item.slot < 0 && t != FAB_NEVER)) {
-        p->deadline_ps = t;
-        fab_heap_set(f, &p->item, t, fab_order(1, p->number));
+    uint64_t t = p->deadline_ps;
+    if (p->in.len && p->in.at[0].time_ps < t)
+        t = p->in.at[0].time_ps;
+    if (p->item.slot < 0 ? t != FAB_NEVER : t != p->fabric->heap.at[p->item.slot].time_ps)
+        fab_heap_set(&p->fabric->heap, &p->item, t, p->number);
+}
+
+static void read_deadline(fab_part_t *p, uint64_t now_ps)
+{
+    uint64_t t = p->self ? p->ops.next_deadline(p->self) : FAB_NEVER;
+    p->deadline_ps = t < now_ps ? now_ps : t;
+}
+
+/* Settings may have changed since the last run. */
+static void refresh(fab_t *f)
+{
+    for (uint32_t i = 0; i < f->n_parts; i++) {
+        read_deadline(f->parts[i], f->now_ps);
+        fab_part_plan(f->parts[i]);
     }
 }
 
@@ -284,9 +323,10 @@ static const char *part_check(fab_part_t *p)
     return NULL;
 }
 
-/* After an event of part p (and the wire that brought it). */
-static void event_check(fab_t *f, fab_part_t *p, const fab_dir_t *d)
+/* Part p, the wires that leave it and (where not NULL) the one that brought it a frame. */
+static void check(fab_part_t *p, const fab_dir_t *d)
 {
+    fab_t *f = p->fabric;
     const char *broken = part_check(p);
     if (broken)
         fab_break(f, "part %u: %s", p->number, broken);
@@ -297,65 +337,116 @@ static void event_check(fab_t *f, fab_part_t *p, const fab_dir_t *d)
         fab_break(f, "wire %u: %s", d->number, broken);
 }
 
+static void check_heap(fab_t *f, const fab_heap_t *h)
+{
+    for (uint32_t i = 0; i < h->len; i++) {
+        if (h->at[i].item->slot != (int32_t)i)
+            fab_break(f, "an event heap lost an item");
+        if (h->at[i].time_ps < f->now_ps)
+            fab_break(f, "an event at %llu ps was left behind", (unsigned long long)h->at[i].time_ps);
+    }
+}
+
 const char *fab_check(fab_t *f)
 {
-    for (uint32_t i = 0; i < f->n_parts; i++)
-        event_check(f, f->parts[i], NULL);
-    for (uint32_t i = 0; i < f->heap_len; i++) {
-        if (f->heap[i].item->slot != (int32_t)i)
-            fab_break(f, "the event heap lost an item");
-        if (f->heap[i].time_ps < f->now_ps)
-            fab_break(f, "an event at %llu ps was left behind", (unsigned long long)f->heap[i].time_ps);
+    check_heap(f, &f->heap);
+    check_heap(f, &f->sampling);
+    for (uint32_t i = 0; i < f->n_parts; i++) {
+        check(f->parts[i], NULL);
+        check_heap(f, &f->parts[i]->in);
     }
     return f->error[0] ? f->error : NULL;
 }
 
 #define OF(type, pointer) ((type *)((char *)(pointer) - offsetof(type, item)))
 
-int fab_run(fab_t *f, uint64_t limit_ps, uint64_t max_events)
+/* Everything of one part up to and at end_ps. What is due before an arrival the part does itself, at its own times. */
+static void part_run(fab_part_t *p, uint64_t end_ps)
 {
-    if (f->error[0])
-        return FAB_BROKEN;
-    for (uint32_t i = 0; i < f->n_parts; i++) /* settings may have changed since the last run */
-        part_plan(f, f->parts[i]);
-    uint64_t end = max_events > UINT64_MAX - f->events ? UINT64_MAX : f->events + max_events;
-    while (f->heap_len && f->heap[0].time_ps <= limit_ps) {
-        if (f->events == end)
-            return FAB_SLICE;
-        if (limit_ps == FAB_NEVER && f->heap_len == f->sampling)
-            break; /* nothing but samples is left */
-        f->events++;
-        fab_item_t *item = f->heap[0].item;
-        uint64_t now_ps = f->heap[0].time_ps;
-        if (now_ps < f->now_ps)
-            fab_break(f, "time went back to %llu ps", (unsigned long long)now_ps);
-        f->now_ps = now_ps;
-        fab_part_t *p;
+    fab_t *f = p->fabric;
+    while (p->in.len && p->in.at[0].time_ps <= end_ps)
+        fab_dir_arrive(OF(fab_dir_t, p->in.at[0].item));
+    f->stuck = 0;
+    for (read_deadline(p, 0); p->deadline_ps <= end_ps; read_deadline(p, 0)) {
+        p->ops.advance(p->self, end_ps);
+        if (++f->stuck > STUCK_LIMIT) {
+            fab_break(f, "part %u has something due again and again, and time stands still", p->number);
+            return;
+        }
+    }
+}
+
+/* The same, one event at a time, with a look at the invariants after each. */
+static void part_run_checked(fab_part_t *p, uint64_t end_ps)
+{
+    fab_t *f = p->fabric;
+    uint64_t last_ps = 0;
+    for (f->stuck = 0; !f->error[0];) {
+        read_deadline(p, 0);
+        uint64_t arrival_ps = p->in.len ? p->in.at[0].time_ps : FAB_NEVER;
+        uint64_t t = arrival_ps <= p->deadline_ps ? arrival_ps : p->deadline_ps;
+        if (t > end_ps)
+            return;
+        if (t < last_ps || t < f->now_ps)
+            fab_break(f, "part %u: time went back to %llu ps", p->number, (unsigned long long)t);
+        f->stuck = t == last_ps ? f->stuck + 1 : 0;
+        if (f->stuck > STUCK_LIMIT)
+            fab_break(f, "part %u has something due again and again, and time stands still", p->number);
+        last_ps = t;
         fab_dir_t *d = NULL;
-        if (item->kind == FAB_DIR) {
-            d = OF(fab_dir_t, item);
-            p = d->to;
-            fab_dir_arrive(d);
-            f->stuck = 0;
-        } else if (item->kind == FAB_PART) {
-            p = OF(fab_part_t, item);
-            p->ops.advance(p->self, now_ps);
-        } else {
-            fab_sample(f, OF(fab_sampler_t, item));
-            continue;
-        }
-        part_plan(f, p);
-        if (!d && p->deadline_ps <= now_ps) {
-            if (++f->stuck > STUCK_LIMIT)
-                fab_break(f, "part %u has something due again and again, and time stands still", p->number);
-        } else {
-            f->stuck = 0;
-        }
-        if (f->debug)
-            event_check(f, p, d);
+        if (arrival_ps == t)
+            fab_dir_arrive(d = OF(fab_dir_t, p->in.at[0].item));
+        else
+            p->ops.advance(p->self, t);
+        check(p, d);
+    }
+}
+
+static void sample(fab_t *f, uint64_t now_ps)
+{
+    while (f->sampling.len && f->sampling.at[0].time_ps <= now_ps)
+        fab_sample(f, OF(fab_sampler_t, f->sampling.at[0].item));
+}
+
+int fab_run(fab_t *f, uint64_t limit_ps, uint64_t max_hops)
+{
+    refresh(f);
+    uint64_t end_hops = max_hops > UINT64_MAX - f->hops ? UINT64_MAX : f->hops + max_hops;
+    for (;;) {
         if (f->error[0])
             return FAB_BROKEN;
-        if (part_events(p))
+        uint64_t first_ps = f->heap.len ? f->heap.at[0].time_ps : FAB_NEVER;
+        uint64_t sample_ps = f->sampling.len ? f->sampling.at[0].time_ps : FAB_NEVER;
+        if (limit_ps == FAB_NEVER && first_ps == FAB_NEVER)
+            return FAB_TIME; /* nothing but samples is left */
+        if (first_ps > limit_ps && sample_ps > limit_ps)
+            break;
+        if (f->hops >= end_hops)
+            return FAB_SLICE;
+        uint64_t end_ps = first_ps < FAB_NEVER - f->lookahead_ps ? first_ps + f->lookahead_ps - 1 : FAB_NEVER - 1;
+        if (end_ps > limit_ps)
+            end_ps = limit_ps;
+        if (end_ps > sample_ps)
+            end_ps = sample_ps;
+        if (first_ps < f->now_ps)
+            fab_break(f, "time went back to %llu ps", (unsigned long long)first_ps);
+        f->windows++;
+        bool told = false;
+        while (f->heap.len && f->heap.at[0].time_ps <= end_ps) {
+            fab_part_t *p = OF(fab_part_t, f->heap.at[0].item);
+            if (f->debug)
+                part_run_checked(p, end_ps);
+            else
+                part_run(p, end_ps);
+            fab_part_plan(p);
+            told |= part_events(p);
+            if (f->error[0])
+                return FAB_BROKEN;
+        }
+        f->now_ps = end_ps;
+        if (sample_ps <= end_ps)
+            sample(f, end_ps);
+        if (told)
             return FAB_EVENT;
     }
     if (limit_ps != FAB_NEVER && limit_ps > f->now_ps)
@@ -376,9 +467,9 @@ uint64_t fab_now(const fab_t *f) { return f->now_ps; }
 
 uint64_t fab_next(fab_t *f)
 {
-    for (uint32_t i = 0; i < f->n_parts; i++)
-        part_plan(f, f->parts[i]);
-    return f->heap_len ? f->heap[0].time_ps : FAB_NEVER;
+    refresh(f);
+    uint64_t t = f->heap.len ? f->heap.at[0].time_ps : FAB_NEVER;
+    return f->sampling.len && f->sampling.at[0].time_ps < t ? f->sampling.at[0].time_ps : t;
 }
 
 const char *fab_error(const fab_t *f) { return f->error; }
@@ -398,7 +489,6 @@ uint32_t fab_take_events(fab_t *f, uint32_t *parts, uint32_t capacity)
 void fab_totals(const fab_t *f, uint64_t out[4])
 {
     out[0] = f->hops;
-    out[1] = f->events;
-    out[2] = f->trace[0];
-    out[3] = f->trace[1];
+    out[1] = f->windows;
+    fab_trace_read(f, out + 2);
 }

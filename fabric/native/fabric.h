@@ -5,14 +5,20 @@
  * sends. The engine owns the wires (fab_dir_t, one for each direction of a link) and the frames on them. Nothing here
  * knows Python, reads a clock or starts a thread.
  *
- * Time is integer picoseconds. Events are done in the order (time, class, sequence): at one time first arrivals, in the
- * order in which their frames were sent, then parts that have something due, by number, then samples. So a frame that
- * arrives at t finds the queues as they are before anything leaves at t (docs/contract.md, section 4).
+ * Time is integer picoseconds. The order of events at a part is (time, class, number): at one time first the frames that
+ * arrive, by the number of the wire, then what the part itself has due. So a frame that arrives at t finds the queues as
+ * they are before anything leaves at t (docs/contract.md, section 4). Samples of t are taken after all that happens at t.
  *
- * The heap holds one entry for each part that has a deadline, each wire that has frames on it and each sampler: frames
- * wait in their wire's ring, not in the heap.
+ * What a part sends at t reaches no other part before t + lookahead: the least propagation delay of any wire plus the wire
+ * time of the smallest frame. So the parts that have something to do before (first event + lookahead) do not see each other
+ * until then, and the engine runs them one after the other through that window, each with its state in the cache. What comes
+ * out is the same for each width of window, down to 1 ps; a run can only stop where a window ends.
  *
- * Files: fabric.c has parts, heap and run; link.c the wires; sample.c series and trace; tester.c a traffic generator. */
+ * A frame costs no entry in the heap of the whole fabric: that holds one entry for each part that has something to do, by
+ * its first event; a part has a heap of its own over the wires that lead to it, and frames wait in their wire's ring.
+ *
+ * Files: fabric.c has parts, heap and run; link.c the wires; sample.c series and trace;
+ * tester.c a traffic generator. */
 #ifndef DCB_FABRIC_H
 #define DCB_FABRIC_H
 
@@ -47,12 +53,20 @@ typedef struct fab_ops {
     uint64_t (*live)(const void *self);
 } fab_ops_t;
 
-enum fab_kind { FAB_DIR, FAB_PART, FAB_SAMPLER };
-
-typedef struct fab_item { /* what the heap holds */
+typedef struct fab_item { /* what a heap holds, first in what it stands for */
     int32_t slot;         /* -1: not in it */
-    uint8_t kind;
 } fab_item_t;
+
+typedef struct fab_heap_entry {
+    uint64_t time_ps;
+    uint32_t number; /* of entries at one time the least is first */
+    fab_item_t *item;
+} fab_heap_entry_t;
+
+typedef struct fab_heap {
+    fab_heap_entry_t *at;
+    uint32_t len, size;
+} fab_heap_t;
 
 typedef struct fab fab_t;
 typedef struct fab_dir fab_dir_t;
@@ -71,6 +85,7 @@ typedef struct fab_part {
     uint64_t base_frames;    /* debug, switches: sent before it came here */
     uint64_t unconnected;    /* of those: on a port without a wire */
     uint64_t flying;         /* of those: on a wire, in memory of the part */
+    fab_heap_t in;           /* wires that have frames for it */
     fab_dir_t *out[FAB_PORTS];
 } fab_part_t;
 
@@ -88,7 +103,7 @@ typedef struct fab_stats { /* order is the ABI with fabric/links.py */
 } fab_stats_t;
 
 typedef struct fab_flight {
-    uint64_t arrival_ps, order;
+    uint64_t arrival_ps;
     uint8_t *data;
     void *frame; /* for the sender's release; NULL: data is from the engine's store */
     uint32_t len;
@@ -113,6 +128,7 @@ struct fab_dir { /* one direction of a link */
     uint64_t loss, pfc_loss;    /* probabilities times 2^64 */
     uint64_t byte_survival;     /* probability times 2^64 that a byte has no bit error; 0: none ever has */
     uint64_t rng;
+    uint64_t trace[2];
     uint64_t free_ps;           /* the wire is free again */
     uint64_t last_ps;           /* of the arrivals so far */
     uint64_t last_control_ps;
@@ -139,11 +155,6 @@ typedef struct fab_sampler {
     uint64_t rows, capacity;
 } fab_sampler_t;
 
-typedef struct fab_heap_entry {
-    uint64_t time_ps, order;
-    fab_item_t *item;
-} fab_heap_entry_t;
-
 typedef struct fab_buffer {
     struct fab_buffer *next;
     uint32_t size;
@@ -153,18 +164,16 @@ typedef struct fab_buffer {
 enum { FAB_CLASSES = 3 };
 
 struct fab {
-    uint64_t now_ps, seed, sequence;
-    uint64_t hops, events;    /* frames delivered; events done */
-    uint64_t trace[2];
+    uint64_t now_ps, seed;
+    uint64_t hops, windows;   /* frames delivered */
+    uint64_t lookahead_ps, most_lookahead_ps; /* the latter: as wide as the caller wants it */
     bool tracing, debug;
     fab_part_t **parts;
     fab_dir_t **dirs;
     fab_sampler_t **samplers;
     uint32_t n_parts, n_dirs, n_samplers;
-    fab_heap_entry_t *heap;
-    uint32_t heap_len, heap_size;
+    fab_heap_t heap, sampling; /* parts; samplers */
     uint32_t stuck;
-    uint32_t sampling; /* samplers in the heap */
     fab_buffer_t *buffers[FAB_CLASSES];
     char error[FAB_ERROR_BYTES];
 };
@@ -172,26 +181,30 @@ struct fab {
 enum fab_stop { FAB_TIME, FAB_EVENT, FAB_SLICE, FAB_BROKEN };
 
 /* Creation; NULL, or a negative number: no memory, or an argument that does not fit. */
-fab_t *fab_create(uint64_t seed, bool tracing, bool debug);
+fab_t *fab_create(uint64_t seed, uint64_t most_lookahead_ps, bool tracing, bool debug);
 void fab_destroy(fab_t *f);
-int64_t fab_add_part(fab_t *f, const fab_ops_t *ops, void *self);
+int64_t fab_add_part(fab_t *f, const fab_ops_t *ops, void *self); /* ops NULL: a place for one (fab_replace_part) */
 fab_part_t *fab_get_part(fab_t *f, uint32_t part);
 void fab_forget_part(fab_t *f, uint32_t part); /* its library has freed it: never call it again */
+/* Another part takes the place of one (ops NULL: none does, frames that arrive are lost), while the old one is still there:
+ * what it has on wires goes on without it. */
+int fab_replace_part(fab_t *f, uint32_t part, const fab_ops_t *ops, void *self);
 int64_t fab_connect(fab_t *f, uint32_t a, uint32_t a_port, uint32_t b, uint32_t b_port, uint64_t rate_bps, uint64_t delay_ps);
 
 /* For a part to call with what it sends; arg is its fab_part_t. start_ps: the first bit of the preamble leaves. */
 void fab_output_packet(void *arg, pkt_t *pkt, uint32_t port, uint64_t start_ps, uint64_t end_ps); /* an sw_output_fn */
 void fab_output_bytes(void *arg, const uint8_t *frame, uint32_t len, uint32_t port, uint64_t start_ps, uint64_t end_ps);
 
-/* Time. fab_run does all events up to and at limit_ps, or until a part has something for its controller, or max_events. */
-int fab_run(fab_t *f, uint64_t limit_ps, uint64_t max_events);
+/* Time. fab_run does all events up to and at limit_ps, or to the end of the window in which a part had something for its
+ * controller, or in which max_hops frames had arrived since the call. */
+int fab_run(fab_t *f, uint64_t limit_ps, uint64_t max_hops);
 void fab_wait(fab_t *f, uint64_t now_ps); /* everything before now_ps has been done: all parts come to that time */
 uint64_t fab_now(const fab_t *f);
 uint64_t fab_next(fab_t *f); /* time of the next event, FAB_NEVER: none */
 const char *fab_error(const fab_t *f);
 uint32_t fab_take_events(fab_t *f, uint32_t *parts, uint32_t capacity); /* parts that have something new */
 const char *fab_check(fab_t *f); /* the invariants of everything; NULL: they hold */
-void fab_totals(const fab_t *f, uint64_t out[4]); /* hops, events, trace */
+void fab_totals(const fab_t *f, uint64_t out[4]); /* hops, windows, trace */
 
 /* Wires. */
 fab_dir_t *fab_get_dir(fab_t *f, uint32_t dir);
@@ -208,20 +221,23 @@ uint64_t fab_dir_read(void *dir, uint32_t kind, uint32_t index, uint64_t now_ps)
 int64_t fab_add_sampler(fab_t *f, uint64_t interval_ps, uint64_t first_ps, uint64_t end_ps, const fab_source_t *sources, uint32_t n);
 uint64_t fab_take_samples(fab_t *f, uint32_t sampler, uint64_t *out, uint64_t rows); /* whole rows, and forgets them */
 uint64_t fab_sample_rows(fab_t *f, uint32_t sampler);
+int fab_point_source(fab_t *f, uint32_t sampler, uint32_t source, const fab_source_t *to); /* from now on; read NULL: zeros */
 
 /* Between the files. */
-int fab_heap_set(fab_t *f, fab_item_t *item, uint64_t time_ps, uint64_t order);
+bool fab_heap_reserve(fab_heap_t *h, uint32_t size);
+void fab_heap_set(fab_heap_t *h, fab_item_t *item, uint64_t time_ps, uint32_t number); /* FAB_NEVER takes it out */
+void fab_part_plan(fab_part_t *p); /* after a change of what leads to it, or of its deadline */
 void fab_break(fab_t *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void fab_dir_arrive(fab_dir_t *d); /* the first frame on the wire */
 void fab_dir_lose(fab_dir_t *d);
+bool fab_dir_keep(fab_dir_t *d); /* frames in the sender's memory are copied and given back */
 void fab_dir_free(fab_dir_t *d);
 const char *fab_dir_check(const fab_dir_t *d);
 void fab_sample(fab_t *f, fab_sampler_t *s);
-void fab_trace(fab_t *f, uint64_t start_ps, uint64_t arrival_ps, uint32_t dir, const uint8_t *data, uint32_t len);
+void fab_trace_frame(uint64_t trace[2], uint64_t start_ps, uint64_t arrival_ps, const uint8_t *data, uint32_t len);
+void fab_trace_read(const fab_t *f, uint64_t out[2]); /* of all wires */
 uint8_t *fab_buffer_get(fab_t *f, uint32_t len);
 void fab_buffer_put(fab_t *f, uint8_t *data);
 uint64_t fab_random(uint64_t *state);
-
-static inline uint64_t fab_order(uint32_t class, uint64_t sequence) { return (uint64_t)class << 62 | sequence; }
 
 #endif

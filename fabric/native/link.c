@@ -93,16 +93,13 @@ static inline fab_ring_t *first(fab_dir_t *d)
     if (!d->data.count)
         return &d->control;
     const fab_flight_t *a = &d->data.at[d->data.head], *b = &d->control.at[d->control.head];
-    return a->arrival_ps < b->arrival_ps || (a->arrival_ps == b->arrival_ps && a->order < b->order) ? &d->data : &d->control;
+    return a->arrival_ps <= b->arrival_ps ? &d->data : &d->control;
 }
 
-static void dir_plan(fab_dir_t *d)
+static inline void dir_plan(fab_dir_t *d)
 {
     const fab_ring_t *r = first(d);
-    if (r)
-        fab_heap_set(d->fabric, &d->item, r->at[r->head].arrival_ps, r->at[r->head].order);
-    else
-        fab_heap_set(d->fabric, &d->item, FAB_NEVER, 0);
+    fab_heap_set(&d->to->in, &d->item, r ? r->at[r->head].arrival_ps : FAB_NEVER, d->number);
 }
 
 /* --- errors --------------------------------------------------------------------------------------------------------- */
@@ -255,7 +252,7 @@ static void dir_send(fab_dir_t *d, uint8_t *data, uint32_t len, void *frame, uin
             arrival_ps = d->last_ps;
     }
     if (f->tracing)
-        fab_trace(f, start_ps, lost ? 0 : arrival_ps, d->number, data, len);
+        fab_trace_frame(d->trace, start_ps, lost ? 0 : arrival_ps, data, len);
     if (lost) {
         ++*lost;
         release(d->from, data, frame);
@@ -271,15 +268,17 @@ static void dir_send(fab_dir_t *d, uint8_t *data, uint32_t len, void *frame, uin
         ring = &d->control;
     }
     bool idle = ring->count == 0;
-    if (!ring_push(ring, (fab_flight_t){arrival_ps, fab_order(0, f->sequence++), data, frame, len})) {
+    if (!ring_push(ring, (fab_flight_t){arrival_ps, data, frame, len})) {
         s->lost_unknown++;
         fab_break(f, "wire %u: no memory", d->number);
         release(d->from, data, frame);
         return;
     }
     s->in_flight++;
-    if (idle)
+    if (idle) {
         dir_plan(d);
+        fab_part_plan(d->to);
+    }
 }
 
 void fab_output_packet(void *arg, pkt_t *pkt, uint32_t port, uint64_t start_ps, uint64_t end_ps)
@@ -324,16 +323,41 @@ void fab_dir_arrive(fab_dir_t *d)
     fab_flight_t flight = ring_pop(r);
     fab_part_t *to = d->to;
     d->stats.in_flight--;
+    dir_plan(d);
+    if (!to->self) { /* nobody is there */
+        d->stats.lost_down++;
+        release(d->from, flight.data, flight.frame);
+        return;
+    }
     d->stats.delivered_frames++;
     d->stats.delivered_bytes += flight.len;
     d->fabric->hops++;
     to->in_frames++;
-    dir_plan(d);
     if (r == &d->control)
         control_acts(d, flight.data, flight.len, flight.arrival_ps);
-    if (to->self)
-        to->ops.receive(to->self, d->to_port, flight.data, flight.len, flight.arrival_ps);
+    to->ops.receive(to->self, d->to_port, flight.data, flight.len, flight.arrival_ps);
     release(d->from, flight.data, flight.frame);
+}
+
+bool fab_dir_keep(fab_dir_t *d)
+{
+    for (uint32_t k = 0; k < 2; k++) {
+        fab_ring_t *r = k ? &d->control : &d->data;
+        for (uint32_t i = 0; i < r->count; i++) {
+            fab_flight_t *flight = &r->at[(r->head + i) & (r->size - 1)];
+            if (!flight->frame)
+                continue;
+            uint8_t *copy = fab_buffer_get(d->fabric, flight->len);
+            if (!copy)
+                return false;
+            memcpy(copy, flight->data, flight->len);
+            release(d->from, flight->data, flight->frame);
+            flight->data = copy;
+            flight->frame = NULL;
+        }
+    }
+    d->told = 0; /* a new sender has told nothing */
+    return true;
 }
 
 void fab_dir_lose(fab_dir_t *d)
@@ -345,6 +369,7 @@ void fab_dir_lose(fab_dir_t *d)
         release(d->from, flight.data, flight.frame);
     }
     dir_plan(d);
+    fab_part_plan(d->to);
 }
 
 void fab_dir_free(fab_dir_t *d)
@@ -387,6 +412,15 @@ int fab_set_wire(fab_t *f, uint32_t dir, uint64_t rate_bps, uint64_t delay_ps, u
     d->delay_ps = delay_ps;
     d->jitter_ps = jitter_ps;
     d->response_ps = response_ps;
+    f->lookahead_ps = f->most_lookahead_ps;
+    for (uint32_t i = 0; i < f->n_dirs; i++) {
+        const fab_dir_t *o = f->dirs[i];
+        if (!o->rate_bps)
+            continue; /* about to be set */
+        uint64_t least_ps = o->delay_ps + bytes_ps(o, FAB_HEAD_BYTES + FAB_MIN_FRAME_BYTES + FAB_FCS_BYTES);
+        if (least_ps < f->lookahead_ps)
+            f->lookahead_ps = least_ps ? least_ps : 1;
+    }
     return 0;
 }
 
