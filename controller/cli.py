@@ -182,17 +182,19 @@ def _formatted(what: str, target: str | None, lab: str, as_json: bool, style: st
 @show.command("pfc")
 def show_pfc(
     target: Annotated[
-        list[str] | None, typer.Argument(metavar="[priority|counters] [SWITCH[:PORT]]", help="Default: every port.")
+        list[str] | None,
+        typer.Argument(metavar="[priority|counters|storm-control] [SWITCH[:PORT]]", help="Default: every port."),
     ] = None,
     lab: Lab = "lab",
     as_json: AsJson = False,
     style: Format = "table",
 ) -> None:
-    """PFC frames per port and priority and pause time; `show pfc priority`: the priorities that have PFC."""
+    """PFC frames per port and priority and pause time. priority: what has PFC; storm-control: limits, dialects."""
     words = list(target or [])
     what = "pfc"
-    if words and words[0] in ("priority", "counters"):
-        what = "pfc_priority" if words.pop(0) == "priority" else "pfc"
+    if words and words[0] in ("priority", "counters", "storm-control"):
+        what = {"counters": "pfc"}.get(words[0], f"pfc_{words[0]}")
+        words.pop(0)
     if len(words) > 1:
         print(f"dcbctl: show pfc: {words[1]!r}: one SWITCH[:PORT] is wanted", file=sys.stderr)
         raise typer.Exit(2)

@@ -31,6 +31,7 @@ from controller.buffer_config import problems as buffer_problems
 from controller.buffer_config import warnings as buffer_warnings
 from controller.dcbx_config import Dcbx, resolve
 from controller.pfc_config import DialectKey, StormControl
+from controller.telemetry_config import Telemetry
 from controller.values import (
     U8,
     U16,
@@ -323,6 +324,7 @@ class Config(_Model):
     buffer_profiles: dict[Name, BufferProfile] = Field(default_factory=dict)
     switches: dict[Name, Switch] = Field(default_factory=dict)
     pfc_watchdog: FabricWatchdog = FabricWatchdog()
+    telemetry: Telemetry | None = None
 
     @model_validator(mode="after")
     def _references(self) -> Self:

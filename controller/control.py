@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
@@ -19,13 +20,15 @@ from controller import state
 from controller.codec import Codec
 from controller.config import Config
 from controller.dcbx_overlay import overlay
-from controller.dcbx_service import DcbxService
+from controller.dcbx_service import DcbxService, loop_clock_ns
 from controller.desired import build
 from controller.diff import Kind, Update, by_key
 from controller.entries import Entity
+from controller.events import EventHub
 from controller.program import P4Program
 from controller.state import Cell, CounterValue
 from controller.switches import NotConnectedError, PacketHandler, PacketIn, SwitchSession, SwitchStatus
+from controller.telemetry_service import TelemetryService
 from controller.transport import ClientFactory, finsy_client
 from controller.watchdog_service import WatchdogService
 
@@ -58,6 +61,10 @@ class Controller:
         self._running = overlay(config, self.dcbx.runs())
         self.watchdog = WatchdogService(self.program, self.session)
         self.watchdog.configure(self._running)
+        self.events = EventHub(loop_clock_ns)
+        self.telemetry = TelemetryService(self.program, self.session, self.events)
+        self.telemetry.configure(self._running)
+        self.watchdog.listeners.append(self.telemetry.on_watchdog)
         self._entities = self._build(self._running)
         self._sessions: dict[str, SwitchSession] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -73,6 +80,8 @@ class Controller:
         return self._running
 
     async def __aenter__(self) -> Self:
+        self.events.wall_offset_ns = time.time_ns() - loop_clock_ns()
+        self.telemetry.start()
         self._start(self._entities)
         self.dcbx.start()
         self.watchdog.start()
@@ -83,6 +92,7 @@ class Controller:
     ) -> None:
         await self.watchdog.stop()
         await self.dcbx.stop()
+        await self.telemetry.stop()
         await asyncio.gather(*(self._sessions[name].flush() for name in self.dcbx.agents if name in self._sessions))
         for name in list(self._tasks):
             await self._stop(name)
@@ -91,6 +101,7 @@ class Controller:
         """What DCBX runs on a switch has changed: write the difference."""
         self._running = overlay(self._config, self.dcbx.runs())
         self.watchdog.configure(self._running)
+        self.telemetry.configure(self._running)
         self._entities[switch] = build(self._running, switch)
         if switch in self._sessions:
             self._sessions[switch].set_desired(self._entities[switch])
@@ -137,6 +148,7 @@ class Controller:
                     on_packet=self._on_packet,
                     observer=self,
                     client=self._client,
+                    on_status=self.telemetry.on_status,
                 )
                 self._sessions[name] = session
                 self._tasks[name] = asyncio.create_task(session.run(), name=f"switch {name}")
@@ -165,6 +177,7 @@ class Controller:
                 await self._stop(name)
         self._config, self._running, self._entities = config, running, entities
         self.watchdog.configure(running)
+        self.telemetry.configure(running)
         self._start(entities)
 
     async def wait_synced(self, timeout: float | None = None, switches: Iterable[str] | None = None) -> None:

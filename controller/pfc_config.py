@@ -59,6 +59,10 @@ DialectKey = Annotated[
 
 def dialects(key: Any) -> tuple[Dialect, Dialect]:
     """(rx, tx) of the key `pfc_dialect`."""
-    if isinstance(key, PortDialect):
-        return DIALECTS[key.rx], DIALECTS[key.tx]
-    return DIALECTS[key], DIALECTS[key]
+    rx, tx = names(key)
+    return DIALECTS[rx], DIALECTS[tx]
+
+
+def names(key: Any) -> tuple[str, str]:
+    """The same as names."""
+    return (key.rx, key.tx) if isinstance(key, PortDialect) else (key, key)

@@ -119,6 +119,7 @@ class SwitchSession:
         on_packet: PacketHandler | None = None,
         observer: RoleObserver | None = None,
         client: ClientFactory = finsy_client,
+        on_status: Callable[[SwitchStatus, SwitchStatus], None] = lambda before, after: None,
     ) -> None:
         self.codec = Codec(program)
         self.program = program
@@ -128,6 +129,7 @@ class SwitchSession:
         self._on_packet = on_packet
         self._observer = observer
         self._make_client = client
+        self._on_status = on_status
         self._announce_primary = False
         self._desired: tuple[Entity, ...] = ()
         self._generation = 0  # of the desired entries
@@ -184,8 +186,9 @@ class SwitchSession:
 
     async def _set(self, **changes: object) -> None:
         async with self._changed:
-            self.status = replace(self.status, **changes)  # type: ignore[arg-type]
+            before, self.status = self.status, replace(self.status, **changes)  # type: ignore[arg-type]
             self._changed.notify_all()
+        self._on_status(before, self.status)
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ from controller.control import Controller
 from controller.deadlock import cycles
 from controller.edit import SelectionError, select
 from controller.links import PortRef
-from controller.views import PFC_INVALID, port_head
+from controller.reasons import PFC_INVALID
+from controller.views import port_head
 from controller.waitfor import Cause, Chain, FabricView, Queue, SwitchView, WaitGraph, delta, describe_ring, sources
 
 Json = dict[str, Any]
