@@ -50,7 +50,7 @@ class CRdmaConfig(ctypes.Structure):
         ("remote_ip", U32), ("remote_qpn", U32), ("remote_mac", U8 * 6), ("dscp", U8), ("priority", U8),
         ("ack_dscp", U8), ("ack_priority", U8), ("cnp_dscp", U8), ("cnp_priority", U8), ("ecn", U8), ("reliable", U8),
         ("recovery", U8), ("pad", U8), ("udp_source_port", U16), ("pad2", U16), ("mtu_bytes", U32), ("ack_every", U32),
-        ("retry_limit", U32), ("ttl", U32), ("wait_flow", ctypes.c_int32), ("pad3", U32), ("start_ps", U64),
+        ("retry_limit", U32), ("ttl", U32), ("wait_flow", ctypes.c_int32), ("initial_psn", U32), ("start_ps", U64),
         ("bytes", U64), ("message_bytes", U64), ("window_bytes", U64), ("rate_bps", U64), ("rto_ps", U64),
         ("cnp_interval_ps", U64), ("dcqcn", CDcqcnConfig),
     )  # fmt: skip
@@ -207,6 +207,7 @@ class RdmaConfig:
     ecn: int = 2  # ECT(0)
     reliable: bool = True
     recovery: Recovery = Recovery.GO_BACK_N
+    initial_psn: int = 0
     udp_source_port: int = 49152
     mtu_bytes: int = 1024
     message_bytes: int = 0
@@ -232,7 +233,7 @@ class RdmaConfig:
             recovery=self.recovery, udp_source_port=self.udp_source_port, mtu_bytes=self.mtu_bytes,
             ack_every=self.ack_every, retry_limit=self.retry_limit, ttl=self.ttl,
             wait_flow=-1 if self.wait_flow is None else self.wait_flow, start_ps=self.start_ps, bytes=self.bytes,
-            message_bytes=self.message_bytes, window_bytes=self.window_bytes, rate_bps=self.rate_bps,
+            initial_psn=self.initial_psn, message_bytes=self.message_bytes, window_bytes=self.window_bytes, rate_bps=self.rate_bps,
             rto_ps=self.rto_ps, cnp_interval_ps=self.dcqcn.cnp_interval_ps, dcqcn=self.dcqcn.native(),
         )  # fmt: skip
         c.remote_mac[:] = mac_bytes(remote_mac)

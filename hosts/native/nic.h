@@ -84,7 +84,7 @@ typedef struct nic_rdma_config {
     uint32_t retry_limit;    /* timeouts in a row after which the flow fails; 0: never */
     uint32_t ttl;
     int32_t wait_flow;       /* >= 0: message k waits until this flow of the NIC has received k messages */
-    uint32_t pad3;
+    uint32_t initial_psn;    /* of data in both directions */
     uint64_t start_ps;
     uint64_t bytes;          /* 0: responder only; UINT64_MAX: until it is stopped */
     uint64_t message_bytes;  /* 0: the flow is one message (at most 2^30 bytes each) */

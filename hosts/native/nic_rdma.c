@@ -187,7 +187,7 @@ static void put_icrc(const nic_t *nic, uint8_t *frame, uint32_t head_bytes, uint
     at[3] = (uint8_t)(crc >> 24);
 }
 
-/* Headers up to the PSN, for `after` bytes between BTH and ICRC. Returns the frame's length. */
+/* Headers up to the PSN (`psn`: low bits of the packet's number), for `after` bytes between BTH and ICRC. Returns the frame's length. */
 static uint32_t put_head(const qp_t *q, uint8_t *frame, uint32_t opcode, uint32_t pad,
                          uint32_t after, uint32_t psn)
 {
@@ -200,7 +200,7 @@ static uint32_t put_head(const qp_t *q, uint8_t *frame, uint32_t opcode, uint32_
     bth[1] = (uint8_t)(pad << 4);
     put16(bth + 2, 0xffff);
     put32(bth + 4, q->config.remote_qpn);
-    put32(bth + 8, psn & PSN_MASK);
+    put32(bth + 8, (psn + q->config.initial_psn) & PSN_MASK);
     return L4_AT + udp_bytes;
 }
 
@@ -276,7 +276,7 @@ uint32_t rdma_control(nic_t *nic, const nic_control_t *control, uint64_t now)
     uint32_t after = control->kind == CONTROL_CNP ? 16 : 4;
     uint32_t dscp = control->kind == CONTROL_CNP ? q->config.cnp_dscp : q->config.ack_dscp;
     uint32_t tos = dscp << 2 | (control->kind == CONTROL_CNP ? 0u : q->config.ecn);
-    uint32_t psn = 0, opcode = CNP;
+    uint32_t psn = 0u - q->config.initial_psn, opcode = CNP; /* a CNP's PSN is 0 */
     if (control->kind == CONTROL_RDMA_ACK) {
         opcode = ACKNOWLEDGE;
         psn = (uint32_t)(q->nak_due ? q->expected : q->expected - 1);
@@ -346,7 +346,7 @@ static void take_ack(nic_t *nic, qp_t *q, uint32_t psn, uint32_t syndrome, uint6
     if (q->flow.state != NIC_RUNNING)
         return;
     uint64_t una = q->una.packet;
-    uint32_t ahead = (psn - (uint32_t)una) & PSN_MASK;
+    uint32_t ahead = (psn - q->config.initial_psn - (uint32_t)una) & PSN_MASK;
     if (q->config.recovery == NIC_GO_BACK_0 && nak && ahead > PSN_MASK / 2) { /* the message's first packet, long acknowledged */
         uint64_t back = PSN_MASK + 1 - ahead;
         if (back <= una && una - back == una - q->una.in_message)
@@ -406,7 +406,7 @@ static void accept_packet(nic_t *nic, qp_t *q, uint32_t opcode, uint32_t payload
 
 static void take_data(nic_t *nic, qp_t *q, uint32_t opcode, uint32_t psn, int ack_request, uint32_t payload, uint64_t now)
 {
-    uint32_t ahead = (psn - (uint32_t)q->expected) & PSN_MASK;
+    uint32_t ahead = (psn - q->config.initial_psn - (uint32_t)q->expected) & PSN_MASK;
     if (!q->config.reliable) { /* UC: what is missing is missing, and its message with it */
         if (ahead > PSN_MASK / 2)
             return;
@@ -555,6 +555,8 @@ static int32_t check(const nic_t *nic, const nic_rdma_config_t *c, char *error, 
         return refuse(error, room, "ack_every: 0, must be 1 or more");
     if (c->remote_qpn > PSN_MASK)
         return refuse(error, room, "remote_qpn: 0x%x has more than 24 bits", c->remote_qpn);
+    if (c->initial_psn > PSN_MASK)
+        return refuse(error, room, "initial_psn: 0x%x has more than 24 bits", c->initial_psn);
     if (c->message_bytes > MESSAGE_MAX_BYTES)
         return refuse(error, room, "message_bytes: %llu is more than 2^30", (unsigned long long)c->message_bytes);
     if (c->rto_ps == 0)
