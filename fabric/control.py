@@ -56,13 +56,17 @@ class _Target(Target):
     def __init__(self, core: SwitchCore, p4info: p4i.P4Info, program: Program, switch: VirtualSwitch) -> None:
         super().__init__(core, p4info, program)
         self._switch = switch
+        self._told_up = dict(switch.ports)  # what the service knows; Target's own record is of interfaces
         core.advance(switch.plane.loop.now_ps)
         for port in switch.ports:
             core.tm.add_port(port)
 
     def start(self) -> None:
         super().start()
-        self._ports_up = dict(self._switch.ports)
+        self._told_up = dict(self._switch.ports)
+
+    def port_is_up(self, port: int) -> bool:
+        return self._told_up.get(port, True)
 
     def port_exists(self, port: int) -> bool:
         return port == self.core.cpu_port or port in self._switch.ports
@@ -70,8 +74,8 @@ class _Target(Target):
     def events(self) -> list[Event]:
         found = super().events()
         for port, up in self._switch.ports.items() if self._running else ():
-            if self._ports_up[port] != up:
-                self._ports_up[port] = up
+            if self._told_up[port] != up:
+                self._told_up[port] = up
                 found.append(PortEvent(port, up))
         return found
 

@@ -53,16 +53,18 @@ class BareWorld:
                 self._now_ps = until_ps
                 return "time"
             self._now_ps = max(self._now_ps, due_ps)
+            tapped = False
             while self._frames and self._frames[0][0] <= self._now_ps:
                 _, _, (name, port), frame = heapq.heappop(self._frames)
                 if (tap := self.taps.get((name, port))) is not None:
                     tap(frame, self._now_ps)
+                    tapped = True
                 elif name in self.cores:
                     self.cores[name].receive(port, frame, self._now_ps)
             for name, core in self.cores.items():
                 core.advance(self._now_ps)
                 self._take(name)
-            if self._something_happened():
+            if self._something_happened() or tapped:
                 return "control"
 
     def _take(self, name: str) -> None:
