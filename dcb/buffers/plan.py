@@ -13,7 +13,7 @@ that to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -42,10 +42,11 @@ class PortSpec:
 class Thresholds:
     """How lossless groups are told to stop. Either xoff_bytes (static) or alpha (dynamic).
 
-    xon_gap_bytes: XON is so far below XOFF. reserved_bytes: of each lossless group, part of xoff_bytes.
+    xon_gap_bytes: XON is so far below XOFF. reserved_bytes: of each lossless group, part of xoff_bytes. alpha 0 is
+    SONiC's default_dynamic_th.
     """
 
-    alpha: int | None = -2
+    alpha: int | None = 0
     xoff_bytes: int | None = None
     xon_gap_bytes: int = 3000
     reserved_bytes: int = 0
@@ -118,6 +119,7 @@ def plan_buffers(
     margin_bytes: int = 0,
     lossy_bytes: int | None = None,
     min_threshold_bytes: int = 1,
+    xon_gap: Callable[[PortSpec], int] | None = None,
     rate_text: Callable[[int], str] = str,
 ) -> BufferPlan:
     """Plan a switch. Raises PlanError with every reason and the numbers, HeadroomError from a formula.
@@ -126,6 +128,7 @@ def plan_buffers(
     that holds it all; None: each group has its own); the pool never falls below the largest headroom. margin_bytes is
     added to every headroom. lossy_bytes: the pool for everything lossy, default half of what is left.
     min_threshold_bytes: what a lossless group must at least be able to hold when all of them are congested (dynamic).
+    xon_gap: of a port's groups, instead of the one in thresholds.
     """
     at_least("buffer_bytes", buffer_bytes, 1)
     at_least("margin_bytes", margin_bytes, 0)
@@ -180,7 +183,17 @@ def plan_buffers(
             )
     if ratio is not None and spent < total:
         notes.append(f"headroom is over-subscribed: groups may need {total} bytes together, the pool has {spent}")
-    groups = tuple(_group(port, pg, size, thresholds, ratio is not None, rate_text) for port, pg, size in needed)
+    groups = tuple(
+        _group(
+            port,
+            pg,
+            size,
+            thresholds if xon_gap is None else replace(thresholds, xon_gap_bytes=xon_gap(port)),
+            ratio is not None,
+            rate_text,
+        )
+        for port, pg, size in needed
+    )
     parts = (
         ("reserved of lossless groups", reserved),
         ("headroom pool" if ratio is not None else "headroom of lossless groups", spent),

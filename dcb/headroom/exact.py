@@ -169,7 +169,13 @@ def exact_headroom(
     lines = [
         Line("crossing frame, beyond XOFF", Fraction(crossing * 8), f"mtu {mtu_bytes}" + ("" if dynamic else " - 1")),
         Line("frame just leaving", bits(wait), f"largest frame sent {reverse} + {WIRE_OVERHEAD_BYTES}; {_SOURCE}"),
-        Line("PFC frame", Fraction(pfc * 8), f"{pfc_frame_bytes} + {WIRE_OVERHEAD_BYTES} bytes; {_SOURCE}"),
+        Line(
+            "PFC frame",
+            Fraction(pfc * 8),
+            f"{pfc_frame_bytes} + {WIRE_OVERHEAD_BYTES} bytes"
+            + ("" if gap_counts else ", less two gaps of 12")
+            + f"; {_SOURCE}",
+        ),
         Line("cable, there and back", bits(2 * delay), constants.source("cable_ns_per_m")),
         Line("peer's response", bits(response_ps), f"{response_ps} ps, given"),
         Line("last frame started by the peer", Fraction(mtu_bytes * 8 if frames else 0), f"mtu {mtu_bytes}"),
