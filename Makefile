@@ -46,7 +46,7 @@ ifdef PYTEST_ARGS
 	$(AS_ROOT) $(PYTEST) $(PYTEST_ARGS)
 else
 	@status=0; set -x; \
-	$(AS_ROOT) $(PYTEST) -rs -m "not mininet" -n auto --dist worksteal || status=1; \
+	$(AS_ROOT) $(PYTEST) -rs -m "not mininet" -n logical --dist worksteal || status=1; \
 	$(AS_ROOT) $(PYTEST) -rs -m mininet || status=1; \
 	exit $$status
 endif

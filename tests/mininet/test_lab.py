@@ -166,21 +166,6 @@ def test_storage_and_business_proves_its_claims(environment: dict[str, str], tmp
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["run", "nonsense"], "scenario 'nonsense': not one of storage-and-business"),
-        (["up", "--leaves", "0"], "leaves 0: must be 1..99"),
-        (["up", "--rate", "fast"], "a rate is"),
-        (["up", "--pfc", "9"], "--pfc '9': priorities are 0..7"),
-        (["up", "--script", "/nonexistent"], "script /nonexistent: no such file"),
-    ],
-)
-def test_wrong_use_says_why_and_exits_2(environment: dict[str, str], arguments: list[str], message: str) -> None:
-    done = run_lab(environment, arguments, timeout_s=30)
-    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
-
-
-@pytest.mark.parametrize(
     ("arguments", "variables", "message"),
     [
         (["run", "storage-and-business", "--out", "/proc/x"], {}, "results folder /proc/x: No such file or directory"),
