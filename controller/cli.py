@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from controller import dcbx_cli, plan_cli, render, watchdog_cli, why_cli
+from controller import dcbx_cli, plan_cli, render, telemetry_cli, watchdog_cli, why_cli
 from controller.client import ClientError, request
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Control a lossless fabric through P4Runtime.")
@@ -28,6 +28,10 @@ app.add_typer(dcbx_cli.app, name="dcbx")
 app.add_typer(watchdog_cli.app, name="pfcwd")
 why_cli.add_to(app)
 plan_cli.add_to(app)
+
+app.command("watch")(telemetry_cli.watch)
+app.command("events")(telemetry_cli.events)
+show.command("telemetry")(telemetry_cli.show)
 
 _LINE_WIDTH = 10_000
 

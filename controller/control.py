@@ -62,7 +62,7 @@ class Controller:
         self.watchdog = WatchdogService(self.program, self.session)
         self.watchdog.configure(self._running)
         self.events = EventHub(loop_clock_ns)
-        self.telemetry = TelemetryService(self.program, self.session, self.events)
+        self.telemetry = TelemetryService(self.program, self.session, self.events, dcbx=self.dcbx)
         self.telemetry.configure(self._running)
         self.watchdog.listeners.append(self.telemetry.on_watchdog)
         self._entities = self._build(self._running)

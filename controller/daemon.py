@@ -22,7 +22,7 @@ from typing import Any, Self
 from finsy import P4ClientError
 
 from controller import config as configuration
-from controller import dcbx_control, edit, views, watchdog_control, why
+from controller import dcbx_control, edit, telemetry_control, views, watchdog_control, why
 from controller.config import Config, ConfigError
 from controller.control import Controller
 from controller.paths import control_socket as control_socket  # users of ControlServer find it here
@@ -77,6 +77,7 @@ class ControlServer:
             "config": self._config,
             "clear": self._clear,
             "dcbx": self._dcbx,
+            "telemetry": self._telemetry,
             "why": self._why,
             "deadlock": self._deadlock,
             "pfcwd": self._pfcwd,
@@ -141,6 +142,7 @@ class ControlServer:
             edit.SelectionError,
             RequestError,
             dcbx_control.DcbxRequestError,
+            telemetry_control.TelemetryRequestError,
             watchdog_control.WatchdogRequestError,
             ProgramError,
         ) as error:
@@ -180,6 +182,9 @@ class ControlServer:
 
     async def _deadlock(self, params: dict[str, Any]) -> Any:
         return await why.deadlock(self._controller, _interval(params))
+
+    async def _telemetry(self, params: dict[str, Any]) -> Any:
+        return await telemetry_control.answer(self._controller, params)
 
     async def _config(self, _params: dict[str, Any]) -> Any:
         return {"yaml": configuration.dump(self._controller.config)}

@@ -241,6 +241,14 @@ class Endpoint:
         """The port that is served (of a configured 0 the one that the system chose)."""
         return None if self._server is None else int(self._server[0].server_port)
 
+    @property
+    def url(self) -> str | None:
+        """Where the metrics are."""
+        if self._server is None or self._where is None:
+            return None
+        host = f"[{self._where[0]}]" if ":" in self._where[0] else self._where[0]
+        return f"http://{host}:{self.port}/metrics"
+
     def serve(self, where: tuple[str, int] | None) -> None:
         """Serve there, and nowhere else."""
         if where == self._where and (where is None or self._server is not None):
@@ -259,4 +267,4 @@ class Endpoint:
             except OSError as error:
                 LOGGER.error("telemetry.prometheus: %s port %d: %s", host, port, error.strerror or error)
             else:
-                LOGGER.info("Prometheus metrics at http://%s:%d/metrics", host, self.port)
+                LOGGER.info("Prometheus metrics at %s", self.url)

@@ -18,7 +18,7 @@ from finsy import P4ClientError
 
 from controller.alarms import Alarm, Alarms
 from controller.config import Config
-from controller.dcbx_service import loop_clock_ns
+from controller.dcbx_service import DcbxService, loop_clock_ns
 from controller.events import EventHub
 from controller.program import P4Program
 from controller.prometheus import Endpoint
@@ -30,6 +30,7 @@ from controller.watchdog import WatchdogEvent
 
 LOGGER = logging.getLogger("dcblab.controller")
 _NS_PER_MS = 10**6
+_LONG_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,10 @@ class TelemetryService:
         session: Callable[[str], SwitchSession],
         hub: EventHub,
         clock_ns: Callable[[], int] = loop_clock_ns,
+        dcbx: DcbxService | None = None,
     ) -> None:
         self.hub = hub
+        self._dcbx = dcbx
         self.alarms = Alarms()
         self.collector = Collector()
         self.endpoint = Endpoint(lambda: self.snapshot)
@@ -69,7 +72,7 @@ class TelemetryService:
         self.snapshot = Snapshot(self._config)
         self._wake = asyncio.Event()
         self._round = asyncio.Condition()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def configure(self, running: Config) -> None:
         """Take the running config (with what DCBX agreed on)."""
@@ -96,14 +99,17 @@ class TelemetryService:
         """Open the events' file and the Prometheus endpoint, start the task."""
         self._started = True
         self._publish()
-        self._task = asyncio.create_task(self._run(), name="telemetry")
+        self._tasks = [
+            asyncio.create_task(self._run(), name="telemetry"),
+            asyncio.create_task(self._follow_dcbx(), name="events of DCBX"),
+        ]
 
     async def stop(self) -> None:
         """End the task, close endpoint and file."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
         self._started = False
         self.endpoint.serve(None)
         self.hub.close()
@@ -134,6 +140,20 @@ class TelemetryService:
             event=event.kind,
             action=event.action,
         )
+
+    async def _follow_dcbx(self) -> None:
+        if self._dcbx is None:
+            return
+        seen: dict[str, int] = {}
+        while True:
+            for name, agent in self._dcbx.agents.items():
+                for line in agent.log:
+                    if line.number > seen.get(name, 0):
+                        self.hub.emit(
+                            "dcbx", line.text, switch=name, port=line.port, time_ns=line.time_ns, event=line.kind
+                        )
+                seen[name] = agent.logged
+            await self._dcbx.wait_news(seen, _LONG_S)
 
     def on_status(self, before: SwitchStatus, after: SwitchStatus) -> None:
         """Of a session."""
