@@ -1,7 +1,7 @@
 """Arrival times and PFC of the event engine against closed formulas, with the whole P4 program in every switch.
 
-A frame of L bytes (no FCS) holds the wire for max(L, 60) + 24 bytes and has arrived after 12 fewer: the gap is no part of
-it. A switch stores and forwards. At 100 Gb/s a byte takes 80 ps, at 400 Gb/s 20 ps; a metre takes 5 ns.
+A frame of L bytes (no FCS) holds the wire for max(L, 60) + 24 bytes and has arrived after 12 fewer: the gap is no part
+of it. A switch stores and forwards. At 100 Gb/s a byte takes 80 ps, at 400 Gb/s 20 ps; a metre takes 5 ns.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def receiver_pauses(lab: VirtualLab, at_ps: int, quanta: int, resume_ps: int | N
 
 @pytest.mark.parametrize("response_ps", [0, 47_000_000 // 100, 2_000_001])
 def test_a_pause_begins_and_ends_to_the_picosecond(response_ps: int) -> None:
-    """100 Gb/s, 50 m. PFC frame sent at 5 us: acts at 5 us + 72 bytes + 250 ns + response; 300 quanta are 300 * 512 bit
-    times. Frames that have started by then, before it and not at it, are finished; the next starts as the pause ends."""
+    """100 Gb/s, 50 m. PFC frame sent at 5 us: acts at 5 us + 72 bytes + 250 ns + response; 300 quanta are 300 * 512
+    bit times. Frames that have started before then (not at it) are finished; the next starts as the pause ends."""
     delay, wire, tx = 50 * METRE_PS, 1024 * 80, 1012 * 80
     with virtual_lab(leaf_spine(1, 1, 2, 100 * G), length_m=50, pfc_response_ps=response_ps, debug=True, pfc=0) as lab:
         got = receiver_pauses(lab, 5_000_000, 300)
@@ -158,6 +158,6 @@ def test_values_that_do_not_fit_are_refused_by_name() -> None:
             connect("h9", 0, "spine1", 9, rate_bps=G)
         with pytest.raises(FabricError, match=r"loss 1\.5: must be 0\.\.1"):
             lab.fabric.link("h1").set_errors(loss=1.5)
+        lab.fabric.run(5)
         with pytest.raises(FabricError, match="time_ps 4: is before now, 5"):
-            lab.fabric.run(5)
             lab.fabric.at(4)

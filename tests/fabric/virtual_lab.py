@@ -5,6 +5,7 @@ Straight through the pipeline's tables, without a controller: what is tested her
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from topologies.paths import PIPELINE_JSON
 
 G = 10**9
 LOSSLESS = 3
+SANITIZE = os.environ.get("DCB_TEST_SANITIZE") == "1"
 DSCP = {0: 0, 3: 26, 6: 48}
 
 
@@ -122,12 +124,13 @@ def virtual_lab(
     record_bytes: int = 64 << 20,
     pfc: int = 1 << LOSSLESS,
     pfc_response_ps: int = 0,
+    lookahead_ps: int | None = None,
 ) -> Iterator[VirtualLab]:
-    lab = VirtualLab(topology, Fabric(seed, trace=trace, debug=debug))
+    lab = VirtualLab(topology, Fabric(seed, trace=trace, debug=debug, lookahead_ps=lookahead_ps))
     rate_bps = topology.links[0].rate_bps
     try:
         for i, switch in enumerate(topology.switches):
-            core = SwitchCore(program(), seed=seed * 1000 + i)
+            core = SwitchCore(program(), seed=seed * 1000 + i, sanitize=SANITIZE)
             lab.cores[switch.name] = core
             configure(core, topology, switch, rate_bps)
             lab.fabric.add_switch(switch.name, core, pfc_response_ps=pfc_response_ps)
