@@ -1,4 +1,4 @@
-"""Queue pairs: go-back-N under given losses, ACKs, pacing, windows, messages, CNPs; frames held against scapy and tshark."""
+"""Queue pairs: go-back-N under given losses, ACKs, pacing, windows, CNPs; frames held against scapy and tshark."""
 
 from __future__ import annotations
 
