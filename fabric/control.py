@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeVar
 from finsy.proto import p4i, p4r
 
 from fabric.channel import Connection, Delays, VirtualClient
+from fabric.engine import Fabric
 from fabric.loop import PS_PER_NS, VirtualLoop
 from switch.core import SwitchCore
 from switch.model import Program
@@ -41,13 +42,39 @@ class CoreObserver(Protocol):
     """Who drives the cores. All of it is called at the world's present."""
 
     def on_core(self, switch: VirtualSwitch, core: SwitchCore | None) -> None:
-        """A switch forwards with this core from now on; None: with none, as before a pipeline is pushed."""
+        """A switch forwards with this core from now on, which stands at the present and has all its ports; None: with
+        none, as before a pipeline is pushed. The one before is closed after this returns."""
 
     def settle(self, switch: VirtualSwitch) -> None:
         """The control plane is about to touch the core: bring it to the present."""
 
     def touched(self, switch: VirtualSwitch) -> None:
         """It has: what the core sent is to be taken, its next deadline asked for."""
+
+
+class FabricCores:
+    """A `CoreObserver`: the cores of switches are those of the nodes of the same name in a fabric.
+
+    `Fabric.add_switch(name, None)` and `connect` come first; every new core gets the ports and rates of its links. The
+    fabric's `run` leaves all cores at the present and asks for their deadlines anew, so nothing else is to be done.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+
+    def on_core(self, switch: VirtualSwitch, core: SwitchCore | None) -> None:
+        self.fabric.replace_switch(switch.name, core)
+        for link in self.fabric.links if core is not None else ():
+            for direction in link.directions:
+                node, port = direction.source
+                if node == switch.name and core is not None:
+                    core.tm.set_port(port, direction.rate_bps)
+
+    def settle(self, switch: VirtualSwitch) -> None:
+        """The core stands at the present."""
+
+    def touched(self, switch: VirtualSwitch) -> None:
+        """The fabric asks by itself."""
 
 
 class _Target(Target):
@@ -64,6 +91,7 @@ class _Target(Target):
     def start(self) -> None:
         super().start()
         self._told_up = dict(self._switch.ports)
+        self._switch.plane.observer.on_core(self._switch, self.core)
 
     def port_is_up(self, port: int) -> bool:
         return self._told_up.get(port, True)
@@ -153,12 +181,9 @@ class _Process:
         return responses
 
     def _set_config(self, request: p4r.SetForwardingPipelineConfigRequest) -> list[Any]:
-        before = self.target
         change = self.service.prepare(request)
         change.build()
         self.service.finish(change)
-        if self.target is not before:
-            self._switch.plane.observer.on_core(self._switch, None if self.target is None else self.target.core)
         return [p4r.SetForwardingPipelineConfigResponse()]
 
 
