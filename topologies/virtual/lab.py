@@ -24,7 +24,7 @@ from controller import Controller, P4Program, state
 from controller import config as controller_config_module
 from dcb.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
 from fabric.channel import Delays
-from fabric.control import ControlPlane, VirtualSwitch
+from fabric.control import ControlPlane, FabricCores, VirtualSwitch
 from fabric.engine import Fabric, Series
 from fabric.links import Link
 from fabric.loop import VirtualLoop
@@ -87,22 +87,6 @@ class Flow:
         return self.sent.state in (FlowState.FINISHED, FlowState.FAILED)
 
 
-class _Observer:
-    """fabric.control.CoreObserver: the engine drives a switch's core from when there is one."""
-
-    def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
-
-    def on_core(self, switch: VirtualSwitch, core: SwitchCore | None) -> None:
-        self._fabric.replace_switch(switch.name, core)
-
-    def settle(self, switch: VirtualSwitch) -> None:
-        """Between two runs every core stands at the present (`Fabric.run`)."""
-
-    def touched(self, switch: VirtualSwitch) -> None:
-        """The engine asks for deadlines anew at the next run; what the core sends comes by its output function."""
-
-
 class VirtualLab:
     """See the module. Attributes: `topology`, `fabric`, `nics` and `switches` by name, `plane`, `controller`."""
 
@@ -120,7 +104,7 @@ class VirtualLab:
         self._loop = asyncio.get_running_loop()
         assert isinstance(self._loop, VirtualLoop)
         self._priority_dscp = {p: d for d, p in sorted(self.settings.dscp_to_priority.items(), reverse=True)}
-        self.plane = ControlPlane(self._loop, _Observer(fabric), delays=self.settings.delays, seed=seed)
+        self.plane = ControlPlane(self._loop, FabricCores(fabric), delays=self.settings.delays, seed=seed)
         self.switches: dict[str, VirtualSwitch] = {}
         self.nics: dict[str, Nic] = {}
         self.flows: list[Flow] = []
