@@ -17,6 +17,7 @@ to be brought to the present, and after, when its next deadline, and what it has
 
 from __future__ import annotations
 
+import ctypes
 import random
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
@@ -34,6 +35,7 @@ from switch.p4rt.service import Outgoing, Service
 from switch.target import Target, TargetFactory
 
 T = TypeVar("T")
+_EVENTS_PUT = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)
 KILLED = "Socket closed"
 CUT = "Connection reset by peer"
 
@@ -84,6 +86,8 @@ class _Target(Target):
         super().__init__(core, p4info, program)
         self._switch = switch
         self._told_up = dict(switch.ports)  # what the service knows; Target's own record is of interfaces
+        self._events_put = _EVENTS_PUT(("sw_events_put", core.native[0]))
+        self._events_seen = 0
         core.advance(switch.plane.loop.now_ps)
         for port in switch.ports:
             core.tm.add_port(port)
@@ -92,6 +96,11 @@ class _Target(Target):
         super().start()
         self._told_up = dict(self._switch.ports)
         self._switch.plane.observer.on_core(self._switch, self.core)
+
+    def has_news(self) -> bool:
+        """Whether there are packet-ins or digests since the last call; cheap."""
+        seen, self._events_seen = self._events_seen, self._events_put(self.core.native[1])
+        return self._events_seen != seen
 
     def port_is_up(self, port: int) -> bool:
         return self._told_up.get(port, True)
@@ -126,10 +135,10 @@ class _Process:
         self.service = Service(switch.device_id, switch.factory)
 
     @property
-    def target(self) -> Target | None:
+    def target(self) -> _Target | None:
         """The target that forwards."""
         target = self.service.target
-        assert target is None or isinstance(target, Target)
+        assert target is None or isinstance(target, _Target)
         return target
 
     def connected(self, connection: Connection) -> None:
@@ -334,7 +343,9 @@ class ControlPlane:
     def poll(self) -> None:
         """Take what all data planes have to say."""
         for switch in self.switches.values():
-            switch.poll()
+            process = switch.server
+            if process is not None and process.target is not None and process.target.has_news():
+                switch.poll()
 
     @staticmethod
     def deliver(messages: Iterable[Outgoing]) -> None:

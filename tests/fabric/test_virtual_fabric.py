@@ -62,7 +62,6 @@ class VirtualFabric:
                     self.data[name].append((arrival.time_ps, arrival.frame))
 
 
-
 def frame(source: str, target: str) -> bytes:
     by_name = {host.name: host for host in TOPOLOGY.hosts}
     a, b = by_name[source], by_name[target]
