@@ -104,7 +104,10 @@ def make_folder(folder: Path) -> None:
 
 
 def save(folder: Path, runs: Sequence[RunResult], checks: Sequence[Check], facts: dict[str, Any]) -> list[Path]:
-    """Write results.json and timeline.png into the folder; returns the paths. Under sudo they belong to the user."""
+    """Write results.json, timeline.png and report.html into the folder; returns the paths. Under sudo they are the
+    user's."""
+    from topologies import run_report  # which draws with topologies.artifacts, which knows this module
+
     make_folder(folder)
     data = {
         **facts,
@@ -116,6 +119,9 @@ def save(folder: Path, runs: Sequence[RunResult], checks: Sequence[Check], facts
     written = [results]
     if any(run.samples for run in runs):
         written.append(plot(folder / "timeline.png", runs))
+    shown = {name: value for name, value in facts.items() if isinstance(value, int | float | str | bool)}
+    title = str(facts.get("scenario", folder.name))
+    written.append(run_report.write(folder / "report.html", title, runs, checks, shown))
     give_to_user(written)
     return written
 

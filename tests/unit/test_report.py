@@ -19,7 +19,9 @@ def test_only_what_was_made_is_given_to_the_user(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("SUDO_GID", "1001")
     folder = tmp_path / "results" / "scenario"
     report.save(folder, [], [Check("a", True, "b")], {"scenario": "s"})
-    assert sorted(path for path, _, _ in given) == [folder.parent, folder, folder / "results.json"]
+    assert sorted(path for path, _, _ in given) == [
+        *(folder.parent, folder, folder / "report.html", folder / "results.json")
+    ]
     assert {(uid, gid) for _, uid, gid in given} == {(1000, 1001)}
     data = json.loads((folder / "results.json").read_text())
     assert data == {"scenario": "s", "runs": [], "checks": [{"claim": "a", "passed": True, "evidence": "b"}]}
