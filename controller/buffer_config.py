@@ -74,6 +74,8 @@ class BufferProfile(BaseModel):
                 raise ValueError("threshold_policy moves the xoff of a static profile; alpha is a policy of its own")
             if self.headroom == 0:
                 raise ValueError("threshold_policy is for lossless groups: headroom is 0")
+            if self.headroom_pool is not None:
+                raise ValueError("threshold_policy wants headroom of the group's own, no headroom_pool")
         return self
 
 

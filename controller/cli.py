@@ -236,6 +236,12 @@ def show_buffer(target: Target = None, lab: Lab = "lab", as_json: AsJson = False
     _show("buffer", target, lab, as_json)
 
 
+@show.command("thresholds")
+def show_thresholds(target: Target = None, lab: Lab = "lab", as_json: AsJson = False) -> None:
+    """XOFF of groups that a threshold policy moves, its bounds, and what was predicted."""
+    _show("thresholds", target, lab, as_json)
+
+
 @show.command("route")
 def show_route(target: Target = None, lab: Lab = "lab", as_json: AsJson = False) -> None:
     """Routes as the switches hold them."""

@@ -16,7 +16,7 @@ from typing import Self
 
 from finsy import GRPCStatusCode, P4ClientError
 
-from controller import state
+from controller import state, thresholds
 from controller.codec import Codec
 from controller.config import Config
 from controller.dcbx_overlay import overlay
@@ -61,6 +61,9 @@ class Controller:
         self._running = overlay(config, self.dcbx.runs())
         self.watchdog = WatchdogService(self.program, self.session)
         self.watchdog.configure(self._running)
+        thresholds.check(config)
+        self.thresholds = thresholds.ThresholdService(self.program, self.session)
+        self.thresholds.configure(self._running)
         self.events = EventHub(loop_clock_ns)
         self.telemetry = TelemetryService(self.program, self.session, self.events, dcbx=self.dcbx)
         self.telemetry.configure(self._running)
@@ -85,11 +88,13 @@ class Controller:
         self._start(self._entities)
         self.dcbx.start()
         self.watchdog.start()
+        self.thresholds.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.thresholds.stop()
         await self.watchdog.stop()
         await self.dcbx.stop()
         await self.telemetry.stop()
@@ -102,9 +107,10 @@ class Controller:
         self._running = overlay(self._config, self.dcbx.runs())
         self.watchdog.configure(self._running)
         self.telemetry.configure(self._running)
+        self.thresholds.configure(self._running)
         self._entities[switch] = build(self._running, switch)
         if switch in self._sessions:
-            self._sessions[switch].set_desired(self._entities[switch])
+            self._sessions[switch].set_desired(self.thresholds.laid_over(switch, self._entities[switch]))
 
     def on_primary(self, switch: str, held: Sequence[Entity]) -> None:
         """Of a session: this controller is primary on the switch, and nothing is written yet."""
@@ -152,7 +158,7 @@ class Controller:
                 )
                 self._sessions[name] = session
                 self._tasks[name] = asyncio.create_task(session.run(), name=f"switch {name}")
-            self._sessions[name].set_desired(entities[name])
+            self._sessions[name].set_desired(self.thresholds.laid_over(name, entities[name]))
 
     async def _stop(self, name: str) -> None:
         task = self._tasks.pop(name)
@@ -167,6 +173,7 @@ class Controller:
         Returns before the switches hold it: see `wait_synced`. A switch that left the config is let go as it is.
         """
         self._build(config)  # refused before anything changes
+        thresholds.check(config)
         self.dcbx.configure(config)
         running = overlay(config, self.dcbx.runs())
         entities = self._build(running)
@@ -177,6 +184,7 @@ class Controller:
                 await self._stop(name)
         self._config, self._running, self._entities = config, running, entities
         self.watchdog.configure(running)
+        self.thresholds.configure(running)
         self.telemetry.configure(running)
         self._start(entities)
 

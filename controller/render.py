@@ -264,6 +264,20 @@ def drops(view: Json) -> RenderableType:
     return table
 
 
+def thresholds(view: Json) -> RenderableType:
+    """Groups with a threshold policy."""
+    columns = ("Baseline", "Predicted", "XOFF", "XON", "Headroom", "Lowest", "Highest", "Changes", "Faults")
+    table = _table("", "Port", "PG", "Predictor", *columns, left=3)
+    names = ("baseline", "predicted", "xoff", "xon", "headroom", "min_xoff", "max_xoff")
+    for row in view["groups"]:
+        sizes = (number(row[f"{name}_bytes"]) for name in names)
+        faults = number(row["predictor_faults"])
+        table.add_row(row["name"], str(row["pg"]), row["predictor"], *sizes, number(row["changes"]), faults)
+    if table.row_count == 0:
+        table.add_row("-", "", "no group has a policy", *[""] * len(columns))
+    return Group(table, *(Text(f"{name}: {fault}") for name, fault in view["faults"].items()))
+
+
 def route(view: Json) -> RenderableType:
     """Prefix and next hops as the switch holds them."""
     table = _table("", "Switch", "Prefix", "Action", "Nexthop", "Port", "MAC", "Weight", left=4)
@@ -308,5 +322,6 @@ TABLES = {
     "buffer": buffer,
     "drops": drops,
     "route": route,
+    "thresholds": thresholds,
     "status": status,
 }

@@ -23,7 +23,7 @@ from finsy.proto import U128, p4r, rpc_code
 
 from controller.codec import Codec, decode_int, encode_int
 from controller.desired import OWNED_METERS, OWNED_TABLES
-from controller.diff import Update, plan
+from controller.diff import Kind, Update, plan
 from controller.entries import Entity
 from controller.program import P4Program, ProgramError
 from controller.transport import ClientFactory, P4RuntimeClient, finsy_client
@@ -444,6 +444,22 @@ class SwitchSession:
     async def read(self, entities: Sequence[p4r.Entity]) -> list[p4r.Entity]:
         """One ReadRequest. Raises NotConnectedError, P4ClientError."""
         return await self._read(self._connected(), entities)
+
+    async def modify(self, entities: Sequence[Entity]) -> None:
+        """Replace desired entries of the same keys and write them at once, without reading everything back.
+
+        Raises NotConnectedError, P4ClientError; the switch is then compared with what is desired again.
+        """
+        new = {entity.key: entity for entity in entities}
+        self._desired = tuple(new.get(entity.key, entity) for entity in self._desired)
+        if not self.synced:
+            self.resync()  # a comparison that is under way has the old ones
+            return
+        try:
+            await self.write_raw([self.codec.update(Update(Kind.MODIFY, entity)) for entity in entities])
+        except (NotConnectedError, P4ClientError):
+            self.resync()
+            raise
 
     async def write_raw(self, updates: Sequence[p4r.Update]) -> None:
         """One WriteRequest of updates that are no part of the desired state (clearing counters)."""

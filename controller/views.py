@@ -372,6 +372,35 @@ def _route(entry: TableEntry, hops: dict[int, list[Json]]) -> Json:
     return row | {"action": {"drop_route": "drop"}.get(name, name), "via": []}
 
 
+async def thresholds(controller: Controller, target: str | None) -> Json:
+    """Groups that a threshold policy moves: what is in force, its bounds, what was predicted, and what went wrong."""
+    rows = []
+    for switch, ports in select(controller.running, target):
+        for (port, pg), group in sorted(controller.thresholds.groups.get(switch, {}).items()):
+            if port in ports:
+                policy, bounds = group.policy, group.bounds
+                rows.append(
+                    port_head(controller.running, switch, port)
+                    | {
+                        "pg": pg,
+                        "predictor": group.policy_config.predictor,
+                        "baseline_bytes": group.profile.xoff,
+                        "predicted_bytes": policy.predicted_bytes,
+                        "xoff_bytes": policy.setting.xoff_bytes,
+                        "xon_bytes": policy.setting.xon_bytes,
+                        "headroom_bytes": policy.setting.headroom_bytes,
+                        "min_xoff_bytes": bounds.min_xoff_bytes,
+                        "max_xoff_bytes": bounds.max_xoff_bytes,
+                        "planned_headroom_bytes": bounds.headroom_bytes,
+                        "changes": group.written,
+                        "predictor_faults": policy.faults.raised + policy.faults.no_number,
+                        "out_of_bounds": policy.faults.out_of_bounds,
+                        "reason": policy.setting.reason,
+                    }
+                )
+    return {"groups": rows, "faults": dict(controller.thresholds.faults)}
+
+
 VIEWS: dict[str, Callable[[Controller, str | None], Awaitable[Json]]] = {
     "pfc": pfc,
     "pfc_priority": pfc_priority,
@@ -383,6 +412,7 @@ VIEWS: dict[str, Callable[[Controller, str | None], Awaitable[Json]]] = {
     "buffer": buffer,
     "drops": drops,
     "route": route,
+    "thresholds": thresholds,
 }
 
 
