@@ -38,8 +38,18 @@ lab: setup
 up: setup
 	$(AS_ROOT) $(BIN)/dcblab up $(if $(TARGET),--target $(TARGET))
 
+# First what shares nothing, on all processors; then labs and links, one after the other: they are about time and names.
+# Both run whatever the other says, and one that fails fails it all. With PYTEST_ARGS it is one run of what they choose.
+PYTEST   := $(BIN)/python -m pytest
 test: setup lint
-	$(AS_ROOT) $(BIN)/python -m pytest $(PYTEST_ARGS)
+ifdef PYTEST_ARGS
+	$(AS_ROOT) $(PYTEST) $(PYTEST_ARGS)
+else
+	@status=0; set -x; \
+	$(AS_ROOT) $(PYTEST) -rs -m "not mininet" -n logical --dist worksteal || status=1; \
+	$(AS_ROOT) $(PYTEST) -rs -m mininet || status=1; \
+	exit $$status
+endif
 
 lint: setup
 	$(BIN)/ruff check .

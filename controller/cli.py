@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from controller import dcbx_cli, render
+from controller import dcbx_cli, plan_cli, render, telemetry_cli, watchdog_cli, why_cli
 from controller.client import ClientError, request
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Control a lossless fabric through P4Runtime.")
@@ -25,6 +25,13 @@ set_ = typer.Typer(no_args_is_help=True, help="Change the desired state; the dif
 app.add_typer(show, name="show")
 app.add_typer(set_, name="set")
 app.add_typer(dcbx_cli.app, name="dcbx")
+app.add_typer(watchdog_cli.app, name="pfcwd")
+why_cli.add_to(app)
+plan_cli.add_to(app)
+
+app.command("watch")(telemetry_cli.watch)
+app.command("events")(telemetry_cli.events)
+show.command("telemetry")(telemetry_cli.show)
 
 _LINE_WIDTH = 10_000
 
@@ -180,17 +187,19 @@ def _formatted(what: str, target: str | None, lab: str, as_json: bool, style: st
 @show.command("pfc")
 def show_pfc(
     target: Annotated[
-        list[str] | None, typer.Argument(metavar="[priority|counters] [SWITCH[:PORT]]", help="Default: every port.")
+        list[str] | None,
+        typer.Argument(metavar="[priority|counters|storm-control] [SWITCH[:PORT]]", help="Default: every port."),
     ] = None,
     lab: Lab = "lab",
     as_json: AsJson = False,
     style: Format = "table",
 ) -> None:
-    """PFC frames per port and priority and pause time; `show pfc priority`: the priorities that have PFC."""
+    """PFC frames per port and priority and pause time. priority: what has PFC; storm-control: limits, dialects."""
     words = list(target or [])
     what = "pfc"
-    if words and words[0] in ("priority", "counters"):
-        what = "pfc_priority" if words.pop(0) == "priority" else "pfc"
+    if words and words[0] in ("priority", "counters", "storm-control"):
+        what = {"counters": "pfc"}.get(words[0], f"pfc_{words[0]}")
+        words.pop(0)
     if len(words) > 1:
         print(f"dcbctl: show pfc: {words[1]!r}: one SWITCH[:PORT] is wanted", file=sys.stderr)
         raise typer.Exit(2)

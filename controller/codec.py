@@ -21,6 +21,7 @@ from controller.entries import (
     MatchValue,
     Member,
     MemberRef,
+    MeterCell,
     OtherAction,
     Range,
     TableEntry,
@@ -60,7 +61,12 @@ class Codec:
         message = self.entity(entity)
         if update.kind is Kind.DELETE and isinstance(entity, TableEntry):
             message.table_entry.ClearField("action")
-        return p4r.Update(type=_UPDATE_TYPES[update.kind], entity=message)
+        kind = _UPDATE_TYPES[update.kind]
+        if isinstance(entity, MeterCell):
+            kind = p4r.Update.MODIFY  # the only one for cells; without a configuration it takes it away
+            if update.kind is Kind.DELETE:
+                message.meter_entry.ClearField("config")
+        return p4r.Update(type=kind, entity=message)
 
     def entity(self, entity: Entity) -> p4r.Entity:
         """One entity, complete."""
@@ -90,6 +96,8 @@ class Codec:
                     ],
                 )
             )
+        if isinstance(entity, MeterCell):
+            return p4r.Entity(meter_entry=self._meter(entity))
         return p4r.Entity(
             packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(
                 clone_session_entry=p4r.CloneSessionEntry(
@@ -107,6 +115,16 @@ class Codec:
         if name not in self.program.profiles:
             raise ProgramError(f"action profile {name}: not in the P4 program")
         return self.program.profiles[name]
+
+    def _meter(self, cell: MeterCell) -> p4r.MeterEntry:
+        array = self.program.meters.get(cell.meter)
+        if array is None:
+            raise ProgramError(f"meter {cell.meter}: not in the P4 program")
+        if not 0 <= cell.index < array.size:
+            raise ProgramError(f"{cell}: the meter has cells 0..{array.size - 1}")
+        # one rate for both buckets: there is green and red, no yellow
+        config = p4r.MeterConfig(cir=cell.rate, cburst=cell.burst, pir=cell.rate, pburst=cell.burst)
+        return p4r.MeterEntry(meter_id=array.id, index=p4r.Index(index=cell.index), config=config)
 
     def _table_entry(self, entry: TableEntry) -> p4r.TableEntry:
         table = self.program.table(entry.table)
@@ -180,6 +198,8 @@ class Codec:
             group = message.action_profile_group
             members = tuple(sorted((item.member_id, item.weight) for item in group.members))
             return Group(self._profile_name(group.action_profile_id), group.group_id, members)
+        if kind == "meter_entry":
+            return self._decode_meter(message.meter_entry)
         if kind == "packet_replication_engine_entry":
             entry = message.packet_replication_engine_entry
             if entry.WhichOneof("type") == "clone_session_entry":
@@ -188,6 +208,12 @@ class Codec:
                     sorted((decode_int(r.port) if r.port else r.egress_port, r.instance) for r in session.replicas)
                 )
                 return CloneSession(session.session_id, replicas, session.class_of_service, session.packet_length_bytes)
+        return None
+
+    def _decode_meter(self, entry: p4r.MeterEntry) -> MeterCell | None:
+        for array in self.program.meters.values():
+            if array.id == entry.meter_id and entry.HasField("config"):
+                return MeterCell(array.name, entry.index.index, entry.config.pir, entry.config.pburst)
         return None
 
     def _profile_name(self, profile_id: int) -> str:

@@ -25,12 +25,17 @@ from pydantic import (
     model_validator,
 )
 
+from controller.buffer_config import AlphaKey, BufferBytes, LengthM, PoolBytes, PoolNumber
+from controller.buffer_config import BufferProfile as BufferProfile  # others know it by this module
+from controller.buffer_config import problems as buffer_problems
+from controller.buffer_config import warnings as buffer_warnings
 from controller.dcbx_config import Dcbx, resolve
+from controller.pfc_config import DialectKey, StormControl
+from controller.telemetry_config import Telemetry
 from controller.values import (
     U8,
     U16,
     U32_MAX,
-    Alpha,
     Bytes,
     Dscp,
     Mac,
@@ -44,6 +49,9 @@ from controller.values import (
     Weight,
     no_bool,
 )
+from controller.watchdog_config import FabricWatchdog, PortWatchdog
+from controller.watchdog_config import problems as watchdog_problems
+from controller.watchdog_config import warnings as watchdog_warnings
 from dcb.units import format_rate as format_rate  # others know the two by this module
 from dcb.units import parse_rate as parse_rate
 
@@ -153,41 +161,10 @@ Scheduler = Annotated[
 EtsProfile = dict[Priority, Scheduler]
 
 
-class BufferProfile(_Model):
-    """An ingress priority group: static (xoff, xon) or dynamic (alpha, xon_offset). All in bytes.
-
-    xoff counts from zero occupancy, it contains `reserved`. alpha is the exponent: threshold = 2^alpha * free pool.
-    """
-
-    reserved: Bytes = 0
-    headroom: Bytes = 0
-    xoff: Bytes | None = None
-    xon: Bytes | None = None
-    alpha: Alpha | None = None
-    xon_offset: Bytes | None = None
-
-    @model_validator(mode="after")
-    def _kind(self) -> Self:
-        if (self.xoff is None) == (self.alpha is None):
-            raise ValueError("exactly one of xoff (static) and alpha (dynamic) is wanted")
-        if self.xoff is not None:
-            if self.xon_offset is not None:
-                raise ValueError("xon_offset belongs to a dynamic profile (alpha)")
-            if self.xon is None:
-                raise ValueError("xon is wanted beside xoff")
-            if self.xon > self.xoff:
-                raise ValueError(f"xon {self.xon} must not be above xoff {self.xoff}")
-            if self.reserved > self.xoff:
-                raise ValueError(f"reserved {self.reserved} must not be above xoff {self.xoff}, which contains it")
-        elif self.xon is not None:
-            raise ValueError("xon belongs to a static profile (xoff); a dynamic one has xon_offset")
-        return self
-
-
 class DynamicLimit(_Model):
-    """Egress queue limit of 2^alpha * free pool."""
+    """Egress queue limit of 2^alpha * free pool (of pool 0)."""
 
-    alpha: Alpha
+    alpha: AlphaKey
 
 
 def _choice(kind: type, scalar: type, wanted: str) -> Any:
@@ -230,11 +207,15 @@ class Port(_Model):
     name: str | None = None
     mac: Mac
     rate: Rate
+    length_m: LengthM | None = None
     peer: str | None = None
     qos: Name = "default"
     trust: Literal["port", "pcp", "dscp"] | None = None  # None: what the QoS profile says
     pfc: list[Priority] = Field(default_factory=list)
     pfc_quanta: Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=65535)] = 65535
+    pfc_asymmetric: bool = False
+    pfc_dialect: DialectKey = "standard"
+    pfc_storm_control: StormControl | None = None
     pause_rx: bool = False
     arp_proxy: bool = False
     ets: EtsRef | None = None
@@ -244,6 +225,7 @@ class Port(_Model):
     pcp_rewrite: dict[Priority, Priority] = Field(default_factory=dict)
     dscp_rewrite: dict[Priority, Dscp] = Field(default_factory=dict)
     dcbx: Dcbx | None = None
+    pfc_watchdog: PortWatchdog | None = None
 
 
 class NextHop(_Model):
@@ -317,6 +299,9 @@ class Switch(_Model):
     device_id: Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=2**64 - 1)]
     address: Annotated[str, Field(min_length=1)]
     pool: Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=U32_MAX)] | None = None
+    pools: dict[PoolNumber, PoolBytes] = Field(default_factory=dict)
+    headroom_pools: dict[PoolNumber, PoolBytes] = Field(default_factory=dict)
+    buffer: BufferBytes | None = None  # all of the switch's packet buffer: for warnings and `dcbctl plan`
     ports: dict[PortNumber, Port] = Field(default_factory=dict)
     routes: list[Route] = Field(default_factory=list)
     acl: list[AclRule] = Field(default_factory=list)
@@ -338,10 +323,13 @@ class Config(_Model):
     ets_profiles: dict[Name, EtsProfile] = Field(default_factory=dict)
     buffer_profiles: dict[Name, BufferProfile] = Field(default_factory=dict)
     switches: dict[Name, Switch] = Field(default_factory=dict)
+    pfc_watchdog: FabricWatchdog = FabricWatchdog()
+    telemetry: Telemetry | None = None
 
     @model_validator(mode="after")
     def _references(self) -> Self:
         problems = list(_check_references(self))
+        problems += [] if problems else watchdog_problems(self)
         if problems:
             raise ValueError("\n".join(problems))
         from controller.dcbx_overlay import problems as dcbx_problems  # which needs this module
@@ -382,6 +370,7 @@ def _check_references(config: Config) -> Iterator[str]:
         if switch.address in addresses:
             yield f"{base}.address: {switch.address!r}: already the address of {addresses[switch.address]}"
         addresses.setdefault(switch.address, switch_name)
+        yield from (f"{base}.{problem}" for problem in buffer_problems(switch))
         for number, port in switch.ports.items():
             where = f"{base}.ports.{number}"
             yield from known(f"{where}.qos", port.qos, "qos_profiles", config.qos_profiles)
@@ -423,12 +412,16 @@ def warnings(config: Config) -> list[str]:
             qos, buffers = config.qos_of(port), config.buffers_of(port)
             if switch.dcbx_of(number) is not None:
                 continue  # DCBX makes lossless what it agrees on
+            if port.pfc_asymmetric and not set(port.pfc) & set(qos.lossless):
+                found.append(f"{where}.pfc_asymmetric: no priority of pfc is lossless: PFC is obeyed and never sent")
             for priority in sorted(set(port.pfc)):
                 pg = qos.pg_of(priority)
                 if priority not in qos.lossless:
                     found.append(f"{where}.pfc: priority {priority} is not lossless in QoS profile {port.qos}")
                 elif pg not in buffers or buffers[pg].headroom == 0:
                     found.append(f"{where}.buffers.{pg}: priority {priority} has PFC but its group has no headroom")
+    found += buffer_warnings(config)
+    found += watchdog_warnings(config)
     return found
 
 

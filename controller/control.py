@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
@@ -19,13 +20,17 @@ from controller import state
 from controller.codec import Codec
 from controller.config import Config
 from controller.dcbx_overlay import overlay
-from controller.dcbx_service import DcbxService
+from controller.dcbx_service import DcbxService, loop_clock_ns
 from controller.desired import build
 from controller.diff import Kind, Update, by_key
 from controller.entries import Entity
+from controller.events import EventHub
 from controller.program import P4Program
 from controller.state import Cell, CounterValue
 from controller.switches import NotConnectedError, PacketHandler, PacketIn, SwitchSession, SwitchStatus
+from controller.telemetry_service import TelemetryService
+from controller.transport import ClientFactory, finsy_client
+from controller.watchdog_service import WatchdogService
 
 _WRITES_PER_CLEAR = 1000
 
@@ -40,15 +45,26 @@ class Controller:
         p4: P4Program | None = None,
         packet_handler: PacketHandler | None = None,
         election_id: int = 100,
+        client: ClientFactory = finsy_client,
     ) -> None:
-        """`p4`: default `P4Program.load()`. Raises ProgramError when the config needs what the program lacks."""
+        """`p4`: default `P4Program.load()`. `client`: makes the P4Runtime client of a switch, default over gRPC.
+
+        Raises ProgramError when the config needs what the program lacks. In virtual time, make it inside the loop.
+        """
         self.program = p4 or P4Program.load()
         self._packet_handler = packet_handler
         self._election_id = election_id
+        self._client = client
         self._config = config
         self.dcbx = DcbxService(self.packet_out, self._refresh)
         self.dcbx.configure(config)
         self._running = overlay(config, self.dcbx.runs())
+        self.watchdog = WatchdogService(self.program, self.session)
+        self.watchdog.configure(self._running)
+        self.events = EventHub(loop_clock_ns)
+        self.telemetry = TelemetryService(self.program, self.session, self.events, dcbx=self.dcbx)
+        self.telemetry.configure(self._running)
+        self.watchdog.listeners.append(self.telemetry.on_watchdog)
         self._entities = self._build(self._running)
         self._sessions: dict[str, SwitchSession] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -64,14 +80,19 @@ class Controller:
         return self._running
 
     async def __aenter__(self) -> Self:
+        self.events.wall_offset_ns = time.time_ns() - loop_clock_ns()
+        self.telemetry.start()
         self._start(self._entities)
         self.dcbx.start()
+        self.watchdog.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.watchdog.stop()
         await self.dcbx.stop()
+        await self.telemetry.stop()
         await asyncio.gather(*(self._sessions[name].flush() for name in self.dcbx.agents if name in self._sessions))
         for name in list(self._tasks):
             await self._stop(name)
@@ -79,12 +100,25 @@ class Controller:
     def _refresh(self, switch: str) -> None:
         """What DCBX runs on a switch has changed: write the difference."""
         self._running = overlay(self._config, self.dcbx.runs())
+        self.watchdog.configure(self._running)
+        self.telemetry.configure(self._running)
         self._entities[switch] = build(self._running, switch)
         if switch in self._sessions:
             self._sessions[switch].set_desired(self._entities[switch])
 
+    def on_primary(self, switch: str, held: Sequence[Entity]) -> None:
+        """Of a session: this controller is primary on the switch, and nothing is written yet."""
+        self.dcbx.on_primary(switch, held)
+        self.watchdog.on_primary(switch, held)
+
+    def on_backup(self, switch: str) -> None:
+        """Of a session: another controller is primary on the switch."""
+        self.dcbx.on_backup(switch)
+        self.watchdog.on_backup(switch)
+
     async def _on_packet(self, switch: str, packet: PacketIn) -> None:
         self.dcbx.on_packet(switch, packet)
+        self.watchdog.on_packet(switch, packet)
         if self._packet_handler is not None:
             result = self._packet_handler(switch, packet)
             if inspect.isawaitable(result):
@@ -112,7 +146,9 @@ class Controller:
                     self.program,
                     election_id=self._election_id,
                     on_packet=self._on_packet,
-                    observer=self.dcbx,
+                    observer=self,
+                    client=self._client,
+                    on_status=self.telemetry.on_status,
                 )
                 self._sessions[name] = session
                 self._tasks[name] = asyncio.create_task(session.run(), name=f"switch {name}")
@@ -140,6 +176,8 @@ class Controller:
             if new is None or (new.address, new.device_id) != (old[name].address, old[name].device_id):
                 await self._stop(name)
         self._config, self._running, self._entities = config, running, entities
+        self.watchdog.configure(running)
+        self.telemetry.configure(running)
         self._start(entities)
 
     async def wait_synced(self, timeout: float | None = None, switches: Iterable[str] | None = None) -> None:

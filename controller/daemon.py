@@ -22,7 +22,7 @@ from typing import Any, Self
 from finsy import P4ClientError
 
 from controller import config as configuration
-from controller import dcbx_control, edit, views
+from controller import dcbx_control, edit, telemetry_control, views, watchdog_control, why
 from controller.config import Config, ConfigError
 from controller.control import Controller
 from controller.paths import control_socket as control_socket  # users of ControlServer find it here
@@ -38,11 +38,23 @@ class RequestError(ValueError):
     """A request that is not understood."""
 
 
+def _target(params: dict[str, Any]) -> str | None:
+    """A switch or port by name; None for all."""
+    return None if params.get("target") is None else _text(params, "target")
+
+
 def _text(params: dict[str, Any], name: str) -> str:
     value = params.get(name)
     if not isinstance(value, str):
         raise RequestError(f"{name}: {value!r}: a string is wanted")
     return value
+
+
+def _interval(params: dict[str, Any]) -> float:
+    value = params.get("interval", why.DEFAULT_INTERVAL_S)
+    if not isinstance(value, int | float) or not 0 < value <= why.LONGEST_INTERVAL_S:
+        raise RequestError(f"interval: {value!r}: more than 0 and at most {why.LONGEST_INTERVAL_S:g} seconds")
+    return float(value)
 
 
 class ControlServer:
@@ -65,6 +77,10 @@ class ControlServer:
             "config": self._config,
             "clear": self._clear,
             "dcbx": self._dcbx,
+            "telemetry": self._telemetry,
+            "why": self._why,
+            "deadlock": self._deadlock,
+            "pfcwd": self._pfcwd,
         }
 
     async def __aenter__(self) -> Self:
@@ -126,12 +142,14 @@ class ControlServer:
             edit.SelectionError,
             RequestError,
             dcbx_control.DcbxRequestError,
+            telemetry_control.TelemetryRequestError,
+            watchdog_control.WatchdogRequestError,
             ProgramError,
         ) as error:
             return {"ok": False, "error": str(error), "code": 2}
         except P4ClientError as error:
             return {"ok": False, "error": describe(error), "code": 1}
-        except (NotConnectedError, OSError, TimeoutError) as error:
+        except (NotConnectedError, OSError, TimeoutError, watchdog_control.StormedError) as error:
             return {"ok": False, "error": str(error) or type(error).__name__, "code": 1}
         except Exception as error:  # a bug in one request must not end the controller
             LOGGER.exception("control socket: request %r failed", line)
@@ -151,10 +169,22 @@ class ControlServer:
         what = _text(params, "what")
         if what not in views.VIEWS:
             raise RequestError(f"what: {what!r}: one of {', '.join(views.VIEWS)} is wanted")
-        return await views.collect(self._controller, what, params.get("target"))
+        return await views.collect(self._controller, what, _target(params))
 
     async def _dcbx(self, params: dict[str, Any]) -> Any:
         return await dcbx_control.answer(self._controller, params)
+
+    async def _why(self, params: dict[str, Any]) -> Any:
+        priority = params.get("priority")
+        if not isinstance(priority, int) or not 0 <= priority <= 7:
+            raise RequestError(f"priority: {priority!r}: 0..7 is wanted")
+        return await why.why(self._controller, _text(params, "target"), priority, _interval(params))
+
+    async def _deadlock(self, params: dict[str, Any]) -> Any:
+        return await why.deadlock(self._controller, _interval(params))
+
+    async def _telemetry(self, params: dict[str, Any]) -> Any:
+        return await telemetry_control.answer(self._controller, params)
 
     async def _config(self, _params: dict[str, Any]) -> Any:
         return {"yaml": configuration.dump(self._controller.config)}
@@ -167,9 +197,13 @@ class ControlServer:
         program = self._controller.program
         counters = list(program.counters) if what == "counters" else []
         registers = [name for name in program.registers if name.endswith("watermark")] if what == "watermarks" else []
-        chosen = edit.select(self._controller.config, params.get("target"))
+        of_pools = [name for name in registers if name.endswith("pool_watermark")]
+        of_ports = [name for name in registers if name not in of_pools]
+        chosen = edit.select(self._controller.config, _target(params))
         for switch, ports in chosen:
-            await self._controller.clear_counters(switch, counters, ports, registers)
+            await self._controller.clear_counters(switch, counters, ports, of_ports)
+            if of_pools and len(ports) == len(self._controller.config.switches[switch].ports):
+                await self._controller.clear_counters(switch, [], [0], of_pools)  # cells 0..7: one for each pool
         return {"cleared": what, "ports": sum(len(ports) for _, ports in chosen)}
 
     async def _set(self, params: dict[str, Any]) -> Any:
@@ -193,13 +227,25 @@ class ControlServer:
                 new = dcbx_control.edit(now, params)
             else:
                 raise RequestError(f"what: {what!r}: one of pfc, ets, ecn, trust, rate, dcbx is wanted")
-            if params.get("save") and self._config_path is None:
-                raise RequestError("save: the controller was not started from a file")
-            result = await self._take(new)
-            if params.get("save"):
-                assert self._config_path is not None
-                configuration.save(new, self._config_path)
-            return result | {"saved": bool(params.get("save"))}
+            return await self._take_and_save(new, params)
+
+    async def _take_and_save(self, new: Config, params: dict[str, Any]) -> dict[str, Any]:
+        if params.get("save") and self._config_path is None:
+            raise RequestError("save: the controller was not started from a file")
+        result = await self._take(new)
+        if params.get("save"):
+            assert self._config_path is not None
+            configuration.save(new, self._config_path)
+        return result | {"saved": bool(params.get("save"))}
+
+    async def _pfcwd(self, params: dict[str, Any]) -> Any:
+        if params.get("what") not in watchdog_control.EDITS:
+            return await watchdog_control.answer(self._controller, params | {"target": _target(params)})
+        async with self._lock:
+            new, notes = watchdog_control.edit(self._controller.config, self._controller.running, params)
+            result = await self._take_and_save(new, params)
+            await self._controller.watchdog.wait_applied(_SETTLE_SECONDS)
+            return result | {"notes": notes}
 
     async def _reload(self, _params: dict[str, Any]) -> Any:
         return await self.reload()

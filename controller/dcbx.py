@@ -10,8 +10,8 @@ Sans-IO; `now_ns` is passed in. `controller.dcbx_service` carries frames (P4Runt
     agent.runs()                               # {port: Run}: what `dcbx_overlay.overlay` lays over the config
 
 An agent that starts on a switch that works (a restart of the controller, or a backup that takes over) goes on with what
-the entries say that it ran: it announces that, and keeps it, until every such port has heard its neighbour and the
-source is found again, at most for as long as neighbours keep what was said before (TTL).
+the entries say that it ran: it announces that, and keeps it, until every such port has heard its neighbour, the source
+is found again and follows its peer in everything, at most for as long as neighbours keep what was said before (TTL).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from controller.dcbx_config import Dcbx
 from controller.dcbx_overlay import Run, dcbx_ports, local_settings, restored, with_run
 from controller.entries import Entity
 from dcb.dcbx.fabric import DcbxSwitch, PortRole, SourceChanged, SwitchEvent
+from dcb.dcbx.machines import State
 from dcb.dcbx.port import DcbxPort, MultiPeerChanged, OperationalChanged, TlvRejected
 from dcb.dcbx.settings import DcbxSettings
 from dcb.dcbx.summary import change_text
@@ -244,12 +245,27 @@ class DcbxAgent:
         silent = [number for number in self._held if not self._switch.ports[self.names[number]].remotes]
         roles = {self._switch.role(name) for name in self.names.values()}
         found = self._switch.election.source is not None or roles == {PortRole.MANUAL}
-        if now_ns < self._hold_until_ns and (silent or not found):
+        if now_ns < self._hold_until_ns and (silent or not found or any(map(self._falls_back, self._held))):
             return
         kept, self._held = self._held, {}
         for number in kept:
             self._tell(self._switch.set_settings(self.names[number], self._locals[number], now_ns), now_ns)
         self._note(now_ns, "", "restart", "over" if not silent else f"over: {len(silent)} ports heard nobody in time")
+
+    def _falls_back(self, number: int) -> bool:
+        """Whether a port that is to follow its peer would not do so in everything, and run its own instead.
+
+        A peer that has not found its own source yet is still willing: it says what PFC it runs, which may be followed
+        at once, but recommends no ETS. What is held differs from the port's own there, so letting go would change it.
+        """
+        name, local, held = self.names[number], self._locals[number], self._held[number]
+        role, oper = self._switch.role(name), self._switch.ports[name].operational
+        upstream = role is PortRole.AUTO_UPSTREAM
+        if name != self._switch.election.source and role is not PortRole.MANUAL:
+            return False  # it runs what the source runs
+        ets = (upstream or local.ets_willing) and oper.ets_state is not State.RX_RECOMMEND
+        pfc = (upstream or local.pfc_willing) and oper.pfc_state is not State.RX_RECOMMEND
+        return (ets and held.ets != local.ets) or (pfc and held.pfc_enable != local.pfc_enable)
 
     def _tell(self, events: Iterable[tuple[str, SwitchEvent]], now_ns: int) -> None:
         for name, event in events:

@@ -1,8 +1,9 @@
-"""DCBX agents on the wire: frames through P4Runtime packet-in and -out, the monotonic clock, and back into the config.
+"""DCBX agents on the wire: frames through P4Runtime packet-in and -out, the event loop's clock, and the config.
 
 One task for all switches of a `Controller`, which owns it. A session tells `on_primary` (with what the switch holds)
 and `on_backup`; packets come by `on_packet`; when what a port runs has changed, `refresh(switch)` of the controller is
-called, which writes the difference. The clock is a parameter: tests pass their own.
+called, which writes the difference. The clock is a parameter: tests pass their own; the default is the event loop's,
+which in real time is time.monotonic().
 """
 
 from __future__ import annotations
@@ -29,6 +30,14 @@ MUTE_NS = 5_000_000_000  # how long a controller that takes over at most waits f
 PacketOut = Callable[[str, int, bytes, int], Awaitable[None]]
 
 
+def loop_clock_ns() -> int:
+    """The running event loop's clock; where none runs, that of the loop which asyncio would make."""
+    try:
+        return round(asyncio.get_running_loop().time() * 1e9)
+    except RuntimeError:
+        return time.monotonic_ns()
+
+
 class DcbxService:
     """The agents of a controller. `packet_out(switch, port, frame, queue)`, `refresh(switch)` are the controller's."""
 
@@ -36,7 +45,7 @@ class DcbxService:
         self,
         packet_out: PacketOut,
         refresh: Callable[[str], None],
-        clock_ns: Callable[[], int] = time.monotonic_ns,
+        clock_ns: Callable[[], int] = loop_clock_ns,
     ) -> None:
         self.agents: dict[str, DcbxAgent] = {}
         self.clock_ns = clock_ns

@@ -12,6 +12,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
+from controller.buffer_config import group_pool_entry, pool_entries
 from controller.config import (
     AclRule,
     BufferProfile,
@@ -34,25 +35,35 @@ from controller.entries import (
     MatchValue,
     Member,
     MemberRef,
+    MeterCell,
     Range,
     TableEntry,
     Ternary,
     match,
 )
+from controller.pfc_config import STORM_ACTIONS, dialects
+from controller.watchdog_config import watched
+from dcb.watchdog import Action as WatchdogAction
 
 ECMP = "ingress.ecmp"
 PROBABILITY_ONE = 2**32 - 1  # pmax is in units of 2^-32
+WATCHDOG_ACTION = {WatchdogAction.ALERT: 0, WatchdogAction.FORWARD: 1, WatchdogAction.DROP: 2}
 TRUST = {"port": 0, "pcp": 1, "dscp": 2}
 _NEXTHOP_BITS, _MEMBER_BITS = 16, 31
 
 # every table that `build` may write: what a switch holds in these beyond the desired entries is deleted
 OWNED_TABLES = (
     "egress.tm_pool",
+    "egress.tm_headroom_pool",
+    "egress.tm_pg_pool",
     "egress.tm_port",
     "egress.tm_scheduler",
     "egress.tm_priority_group",
     "egress.tm_queue",
     "egress.tm_pfc",
+    "egress.tm_watchdog",
+    "egress.pfc_tx_dialect",
+    "ingress.pfc_policy",
     "egress.port_mac",
     "egress.ecn_profile",
     "egress.pcp_rewrite",
@@ -68,6 +79,9 @@ OWNED_TABLES = (
     "ingress.ipv6_lpm",
     "ingress.acl",
 )
+
+PFC_METER = "ingress.pfc_rx_meter"
+OWNED_METERS = (PFC_METER,)  # as OWNED_TABLES: a cell that is not desired is taken its configuration
 
 HopSet = tuple[tuple[int, int, int], ...]  # sorted (port, MAC, weight)
 
@@ -101,14 +115,14 @@ def build(config: Config, switch_name: str) -> list[Entity]:
     switch = config.switches[switch_name]
     ids = profile_ids(config, switch_name)
     entities: list[Entity] = []
-    if switch.pool is not None:
-        entities.append(_entry("egress.tm_pool", {"pool": 0}, Action.of("egress.tm_set_pool", size=switch.pool)))
+    entities.extend(pool_entries(switch))
     for name, trust in {port.qos: port.trust for port in switch.ports.values()}.items():
         # the profile of a single DCBX port, of which there are many, has a PCP map only where it counts
         pcp_map = "~" not in name or (trust or config.qos_profiles[name].trust) == "pcp"
         entities.extend(_qos_profile(config, name, ids[name], pcp_map=pcp_map))
     for number, port in switch.ports.items():
         entities.extend(_port(config, number, port, ids[port.qos]))
+    entities.extend(_watchdog(config, switch_name))
     entities.extend(_routes(switch))
     entities.extend(_acl(switch.acl))
     for session_id, session in switch.clone_sessions.items():
@@ -160,7 +174,10 @@ def _qos_profile(config: Config, name: str, profile_id: int, *, pcp_map: bool = 
 
 def _port(config: Config, number: int, port: Port, profile_id: int) -> Iterator[Entity]:
     qos = config.qos_of(port)
-    pfc = bitmap(port.pfc)
+    pfc_tx = bitmap(port.pfc)
+    pfc_rx = pfc_tx
+    if port.pfc_asymmetric:  # every priority may be stopped by the peer, and only lossless ones stop it
+        pfc_rx, pfc_tx = 0xFF, bitmap(set(port.pfc) & set(qos.lossless))
     yield _entry(
         "ingress.port_config",
         {"ingress_port": number},
@@ -169,7 +186,7 @@ def _port(config: Config, number: int, port: Port, profile_id: int) -> Iterator[
             trust=TRUST[port.trust or qos.trust],
             default_priority=qos.default_priority,
             qos_profile=profile_id,
-            pfc_rx_enable=pfc,
+            pfc_rx_enable=pfc_rx,
             pause_rx_enable=int(port.pause_rx),
         ),
     )
@@ -182,8 +199,9 @@ def _port(config: Config, number: int, port: Port, profile_id: int) -> Iterator[
     yield _entry(
         "egress.tm_pfc",
         {"port": number},
-        Action.of("egress.tm_set_pfc", tx_enable=pfc, quanta=port.pfc_quanta, queue_map=queue_map),
+        Action.of("egress.tm_set_pfc", tx_enable=pfc_tx, quanta=port.pfc_quanta, queue_map=queue_map),
     )
+    yield from _pfc_policy(number, port)
     for tc, scheduler in config.ets_of(port).items():
         yield _entry("egress.tm_scheduler", {"port": number, "tc": tc}, _scheduler(scheduler))
     for queue, ecn in config.ecn_of(port).items():
@@ -191,6 +209,7 @@ def _port(config: Config, number: int, port: Port, profile_id: int) -> Iterator[
     for pg, profile in config.buffers_of(port).items():
         priorities = bitmap(priority for priority in range(8) if qos.pg_of(priority) == pg)
         yield _entry("egress.tm_priority_group", {"port": number, "pg": pg}, _priority_group(profile, priorities))
+        yield from group_pool_entry(number, pg, profile)
     for queue, limit in port.queue_limits.items():
         action = (
             Action.of("egress.tm_queue_dynamic", alpha=limit.alpha & 0xFF)
@@ -210,6 +229,37 @@ def _port(config: Config, number: int, port: Port, profile_id: int) -> Iterator[
             {"egress_port": number, "priority": priority},
             Action.of("egress.set_dscp", dscp=dscp),
         )
+
+
+def _pfc_policy(number: int, port: Port) -> Iterator[Entity]:
+    """Dialect and storm control; nothing where both are as 802.1Qbb and the target have them anyway."""
+    (rx, tx), storm = dialects(port.pfc_dialect), port.pfc_storm_control
+    if rx or storm is not None:
+        action = 0 if storm is None else STORM_ACTIONS[storm.action]
+        policy = Action.of("ingress.set_pfc_policy", dialect=int(rx), storm_action=action)
+        yield _entry("ingress.pfc_policy", {"ingress_port": number}, policy)
+    if tx:
+        dialect = Action.of("egress.set_pfc_dialect", dialect=int(tx))
+        yield _entry("egress.pfc_tx_dialect", {"egress_port": number}, dialect)
+    if storm is not None:
+        yield MeterCell(PFC_METER, number, storm.rate, storm.burst)
+
+
+def _watchdog(config: Config, switch_name: str) -> Iterator[Entity]:
+    """The switch's own timers. Mitigation that the controller asks for (tm_storm) is state of the run, not config."""
+    for of in watched(config, switch_name):
+        if of.mode == "switch":
+            yield _entry(
+                "egress.tm_watchdog",
+                {"port": of.port, "priority": of.priority},
+                Action.of(
+                    "egress.tm_set_watchdog",
+                    detect_us=of.settings.detection_ns // 1000,
+                    restore_us=(of.settings.restoration_ns or 0) // 1000,
+                    action=WATCHDOG_ACTION[of.settings.action],
+                    empty_queue=int(of.settings.empty_queue),
+                ),
+            )
 
 
 def _scheduler(scheduler: str | EtsWeight | CbsSlope) -> Action:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from controller.entries import CloneSession, Entity, Group, Key, Member
+from controller.entries import CloneSession, Entity, Group, Key, Member, MeterCell
 
 
 class Kind(Enum):
@@ -49,7 +49,7 @@ _TIER_OF_TABLE = {
 
 def tier(entity: Entity) -> int:
     """0: refers to nothing .. 3: refers to the lower ones."""
-    if isinstance(entity, Member | CloneSession):
+    if isinstance(entity, Member | CloneSession | MeterCell):
         return 0
     if isinstance(entity, Group):
         return 1

@@ -163,7 +163,28 @@ class CloneSession:
         return f"clone session {self.session_id}"
 
 
-Entity = TableEntry | Member | Group | CloneSession
+@dataclass(frozen=True, slots=True)
+class MeterCell:
+    """The configuration of one cell of a meter: units (packets or bytes) a second, and units at once.
+
+    A cell always exists, so P4Runtime knows no insert and no delete of it: a cell that is not configured passes all.
+    """
+
+    meter: str
+    index: int
+    rate: int
+    burst: int
+
+    @property
+    def key(self) -> Key:
+        """Meter and index."""
+        return ("meter", self.meter, self.index, 0)
+
+    def __str__(self) -> str:
+        return f"{self.meter}[{self.index}]"
+
+
+Entity = TableEntry | Member | Group | CloneSession | MeterCell
 
 
 def _show(value: MatchValue) -> str:

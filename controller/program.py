@@ -61,7 +61,7 @@ class ActionInfo:
 
 @dataclass(frozen=True, slots=True)
 class ArrayInfo:
-    """A counter or register: `size` cells of `bits` (0 for counters)."""
+    """A counter, register or meter: `size` cells of `bits` (0 for counters and meters)."""
 
     id: int
     name: str
@@ -103,6 +103,7 @@ class P4Program:
             r.preamble.name: ArrayInfo(r.preamble.id, r.preamble.name, r.size, _register_bits(r.type_spec))
             for r in p4info.registers
         }
+        self.meters = {m.preamble.name: ArrayInfo(m.preamble.id, m.preamble.name, m.size) for m in p4info.meters}
         self.packet_in = self._packet_fields("packet_in")
         self.packet_out = self._packet_fields("packet_out")
 

@@ -62,6 +62,28 @@ def pfc(view: Json) -> RenderableType:
     return Group(*parts)
 
 
+def pfc_storm_control(view: Json) -> RenderableType:
+    """Limit, action and count of storm control; dialect and asymmetry of PFC."""
+    table = _table(
+        "", "Port", "Action", "Rate/s", "Burst", "Ignored", "Counted", "Alarm", "Dialect rx", "tx", "Asym", left=2
+    )
+    for port in view["ports"]:
+        storm = port["storm_control"] or {}
+        table.add_row(
+            port["name"],
+            storm.get("action", "off"),
+            number(storm["rate"]) if storm else "-",
+            number(storm["burst"]) if storm else "-",
+            number(port["ignored_frames"]),
+            number(port["counted_frames"]),
+            "ALARM" if port["alarm"] else "-",
+            port["dialect_rx"],
+            port["dialect_tx"],
+            "on" if port["asymmetric"] else "off",
+        )
+    return table
+
+
 def _listed(priorities: list[int]) -> str:
     return ",".join(str(priority) for priority in priorities) or "N/A"
 
@@ -221,9 +243,13 @@ def buffer(view: Json) -> RenderableType:
                 *(number(value) for value in group["dropped_packets"].values()),
                 end_section=index == len(used) - 1,
             )
-    pools = _table("", "Switch", "Pool used", "Pool size")
-    for name, pool in view["pools"].items():
-        pools.add_row(name, number(pool["used_bytes"]), number(pool["size_bytes"]) if pool["size_bytes"] else "default")
+    pools = _table("", "Switch", "Pool", "Used", "Watermark", "Size", left=2)
+    for kind, title in (("pools", "shared"), ("headroom_pools", "headroom")):
+        for name, listed in view[kind].items():
+            for pool in listed:
+                size = number(pool["size_bytes"]) if pool["size_bytes"] else "default"
+                row = (number(pool["used_bytes"]), number(pool["watermark_bytes"]), size)
+                pools.add_row(name, f"{title} {pool['pool']}", *row)
     return Group(table, pools)
 
 
@@ -274,6 +300,7 @@ def status(view: Json) -> RenderableType:
 TABLES = {
     "pfc": pfc,
     "pfc_priority": pfc_priority,
+    "pfc_storm-control": pfc_storm_control,
     "ets": ets,
     "ecn": ecn,
     "counters": counters,

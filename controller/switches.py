@@ -1,9 +1,10 @@
 """One task per switch: connect over P4Runtime, become primary, make the switch hold its desired entries, keep it so.
 
-A session owns a finsy P4Client and the loop around it. Entries flow in through `set_desired`, packets out of the switch
-through `on_packet`, everything else through `status`. Start, restart and reconnect are one path: push the pipeline
-if its cookie differs, read back, write the difference, read back again to check. Two controllers may be
-configured for a switch; the one with the larger election id is primary, the other waits as backup and takes over.
+A session owns a P4Runtime client (`controller.transport`) and the loop around it. Entries flow in through
+`set_desired`, packets out of the switch through `on_packet`, everything else through `status`. Start, restart and
+reconnect are one path: push the pipeline if its cookie differs, read back, write the difference, read back again to
+check. Two controllers may be configured for a switch; the one with the larger election id is primary, the other waits
+as backup and takes over.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
-import grpc
-from finsy import GRPCStatusCode, P4Client, P4ClientError
-from finsy.proto import U128, p4r, p4r_grpc, rpc_code
+from finsy import GRPCStatusCode, P4ClientError
+from finsy.proto import U128, p4r, rpc_code
 
 from controller.codec import Codec, decode_int, encode_int
-from controller.desired import OWNED_TABLES
+from controller.desired import OWNED_METERS, OWNED_TABLES
 from controller.diff import Update, plan
 from controller.entries import Entity
 from controller.program import P4Program, ProgramError
+from controller.transport import ClientFactory, P4RuntimeClient, finsy_client
 
 LOGGER = logging.getLogger("dcblab.controller")
 
@@ -117,6 +118,8 @@ class SwitchSession:
         election_id: int = 100,
         on_packet: PacketHandler | None = None,
         observer: RoleObserver | None = None,
+        client: ClientFactory = finsy_client,
+        on_status: Callable[[SwitchStatus, SwitchStatus], None] = lambda before, after: None,
     ) -> None:
         self.codec = Codec(program)
         self.program = program
@@ -125,12 +128,14 @@ class SwitchSession:
         self._election_id = election_id
         self._on_packet = on_packet
         self._observer = observer
+        self._make_client = client
+        self._on_status = on_status
         self._announce_primary = False
         self._desired: tuple[Entity, ...] = ()
         self._generation = 0  # of the desired entries
         self._synced_generation = -1
         self._failed_generation = -1
-        self._client: P4Client | None = None
+        self._client: P4RuntimeClient | None = None
         self._primary = False
         self._wake = asyncio.Event()
         self._answered = asyncio.Event()
@@ -181,8 +186,9 @@ class SwitchSession:
 
     async def _set(self, **changes: object) -> None:
         async with self._changed:
-            self.status = replace(self.status, **changes)  # type: ignore[arg-type]
+            before, self.status = self.status, replace(self.status, **changes)  # type: ignore[arg-type]
             self._changed.notify_all()
+        self._on_status(before, self.status)
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 
@@ -213,7 +219,7 @@ class SwitchSession:
 
     async def _connection(self) -> str:
         """One connection from open to loss; returns why it ended."""
-        client = P4Client(self.status.address, wait_for_ready=False)
+        client = self._make_client(self.name, self.status.address)
         tasks: list[asyncio.Task[None]] = []
         self._primary = False
         try:
@@ -225,14 +231,15 @@ class SwitchSession:
                 asyncio.create_task(self._keep_synced(client), name=f"sync {self.name}"),
             ]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            for task in tasks:  # in this order: `done` has none
+                if task in done:
+                    task.result()
             return "stream closed"
         except P4ClientError as error:
             if error.is_election_id_used and self._election_id > 1:
                 self._election_id -= 1  # somebody else has it: bid just below and be backup
             return describe(error)
-        except (OSError, grpc.RpcError, RuntimeError) as error:
+        except (OSError, RuntimeError) as error:
             return describe(error)
         except Exception as error:  # a bug must not end the task of a switch in silence
             LOGGER.exception("%s: unexpected error", self.name)
@@ -249,7 +256,7 @@ class SwitchSession:
         if isinstance(message, p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest):
             message.election_id.CopyFrom(U128.encode(self._election_id))
 
-    async def _arbitrate(self, client: P4Client) -> None:
+    async def _arbitrate(self, client: P4RuntimeClient) -> None:
         await client.send(
             p4r.StreamMessageRequest(
                 arbitration=p4r.MasterArbitrationUpdate(
@@ -258,7 +265,7 @@ class SwitchSession:
             )
         )
 
-    async def _receive(self, client: P4Client) -> None:
+    async def _receive(self, client: P4RuntimeClient) -> None:
         while True:
             message = await client.receive()
             kind = message.WhichOneof("update")
@@ -274,7 +281,7 @@ class SwitchSession:
             else:
                 LOGGER.info("%s: %s message ignored", self.name, kind)
 
-    async def _on_arbitration(self, client: P4Client, update: p4r.MasterArbitrationUpdate) -> None:
+    async def _on_arbitration(self, client: P4RuntimeClient, update: p4r.MasterArbitrationUpdate) -> None:
         code, highest = update.status.code, U128.decode(update.election_id)
         first = self.status.state is SwitchState.DISCONNECTED
         if first:
@@ -300,7 +307,7 @@ class SwitchSession:
 
     # ---- making the switch hold the desired entries ---------------------------------------------------------------
 
-    async def _keep_synced(self, client: P4Client) -> None:
+    async def _keep_synced(self, client: P4RuntimeClient) -> None:
         self._wake.set()
         while True:
             await self._wake.wait()
@@ -324,7 +331,7 @@ class SwitchSession:
                 self._synced_generation = generation
                 await self._set(state=SwitchState.SYNCED, last_error="")
 
-    async def _sync(self, client: P4Client) -> None:
+    async def _sync(self, client: P4RuntimeClient) -> None:
         if self.status.state is not SwitchState.SYNCED:
             await self._set(state=SwitchState.SYNCING)
         await self._push_pipeline_if_different(client)
@@ -353,7 +360,7 @@ class SwitchSession:
             entries=len(desired),
         )
 
-    async def _push_pipeline_if_different(self, client: P4Client) -> None:
+    async def _push_pipeline_if_different(self, client: P4RuntimeClient) -> None:
         try:
             reply = await client.request(
                 p4r.GetForwardingPipelineConfigRequest(
@@ -376,17 +383,10 @@ class SwitchSession:
                 cookie=p4r.ForwardingPipelineConfig.Cookie(cookie=self.program.cookie),
             ),
         )
-        self._complete(request)
-        # not through client.request(): its time-out of 10 s is too short for a target that compiles the program
-        assert client.channel is not None
-        stub = p4r_grpc.P4RuntimeStub(client.channel)
-        try:
-            await stub.SetForwardingPipelineConfig(request, timeout=_PIPELINE_TIMEOUT_SECONDS)
-        except grpc.RpcError as error:
-            raise P4ClientError(error, "SetForwardingPipelineConfig") from None
+        await client.push_pipeline(request, _PIPELINE_TIMEOUT_SECONDS)
         await self._set(pipeline_pushes=self.status.pipeline_pushes + 1)
 
-    async def _read_entities(self, client: P4Client) -> list[Entity]:
+    async def _read_entities(self, client: P4RuntimeClient) -> list[Entity]:
         wanted = [
             p4r.Entity(table_entry=p4r.TableEntry(table_id=self.program.tables[name].id))
             for name in OWNED_TABLES
@@ -395,6 +395,11 @@ class SwitchSession:
         for profile_id in self.program.profiles.values():
             wanted.append(p4r.Entity(action_profile_member=p4r.ActionProfileMember(action_profile_id=profile_id)))
             wanted.append(p4r.Entity(action_profile_group=p4r.ActionProfileGroup(action_profile_id=profile_id)))
+        wanted += [
+            p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=self.program.meters[name].id))
+            for name in OWNED_METERS
+            if name in self.program.meters
+        ]
         messages = await self._read(client, wanted)
         sessions = p4r.PacketReplicationEngineEntry(clone_session_entry=p4r.CloneSessionEntry())
         try:
@@ -405,11 +410,11 @@ class SwitchSession:
         entities = (self.codec.decode(message) for message in messages)
         return [entity for entity in entities if entity is not None]
 
-    async def _read(self, client: P4Client, entities: Sequence[p4r.Entity]) -> list[p4r.Entity]:
+    async def _read(self, client: P4RuntimeClient, entities: Sequence[p4r.Entity]) -> list[p4r.Entity]:
         request = p4r.ReadRequest(device_id=self.status.device_id, entities=entities)
         return [entity async for reply in client.request_iter(request) for entity in reply.entities]
 
-    async def _write(self, client: P4Client, updates: Sequence[Update]) -> None:
+    async def _write(self, client: P4RuntimeClient, updates: Sequence[Update]) -> None:
         request = p4r.WriteRequest(
             device_id=self.status.device_id, updates=[self.codec.update(update) for update in updates]
         )
@@ -426,7 +431,7 @@ class SwitchSession:
 
     # ---- everything else that goes to the switch ------------------------------------------------------------------
 
-    def _connected(self) -> P4Client:
+    def _connected(self) -> P4RuntimeClient:
         if self._client is None or self.status.state is SwitchState.DISCONNECTED:
             why = f" ({self.status.last_error})" if self.status.last_error else ""
             raise NotConnectedError(f"switch {self.name}: not connected to {self.status.address}{why}")

@@ -8,37 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from controller.alarms import STORM_CONTROL
+from controller.buffer_config import pools_of
 from controller.config import CbsSlope, Config, EtsWeight
 from controller.control import Controller
 from controller.edit import select
 from controller.entries import Action, Group, GroupRef, Lpm, Member, MemberRef, TableEntry
+from controller.pfc_config import names as pfc_dialect_names
+from controller.reasons import DROPS, DROPS_BY_GROUP, DROPS_BY_PRIORITY, DROPS_BY_QUEUE, PFC_INVALID
 from controller.state import Cell, CounterValue
 
 Json = dict[str, Any]
-DROPS = {
-    "ingress.drops": (
-        "no route",
-        "parser error",
-        "not forwardable",
-        "ACL",
-        "IPv4 header checksum",
-        "egress not configured",
-        "multicast or broadcast MAC",
-        "other",
-    ),
-    "egress.tm_drop_rx": ("receive ring overrun", "frame too long", "no memory", "", "", "", "", ""),
-}
-DROPS_BY_QUEUE = {"egress.tm_drop_queue": "queue limit", "egress.tm_drop_port": "egress port unknown or down"}
-DROPS_BY_GROUP = {
-    "egress.tm_drop_pg": "priority group limit",
-    "egress.tm_drop_headroom": "headroom",
-    "egress.tm_drop_pool": "pool",
-}
-PFC_INVALID = ("destination", "length", "pad", "opcode", "zero vector", "high byte set (accepted)", "", "")
-
 Counters = dict[str, dict[Cell, CounterValue]]
 Registers = dict[str, dict[Cell, int]]
 
@@ -128,6 +111,29 @@ async def pfc_priority(controller: Controller, target: str | None) -> Json:
                 }
             )
     return {"ports": rows}
+
+
+async def pfc_storm_control(controller: Controller, target: str | None) -> Json:
+    """Storm control and dialect of each port, and the PFC frames beyond the limit. Counts: None on a target without."""
+    names = tuple(name for name in ("ingress.pfc_rx_storm",) if name in controller.program.counters)
+
+    def row(switch: str, port: int, c: Counters, _r: Registers) -> Json:
+        settings = controller.running.switches[switch].ports[port]
+        storm, (rx, tx) = settings.pfc_storm_control, pfc_dialect_names(settings.pfc_dialect)
+        beyond = _packets(c, "ingress.pfc_rx_storm", port) if names else None
+        standing = [a for a in controller.telemetry.snapshot.alarms if a.rule.metric == STORM_CONTROL]
+        place = settings.name or f"{switch}:{port}"
+        return {
+            "storm_control": None if storm is None else storm.model_dump(),
+            "ignored_frames": None if beyond is None else beyond[0],
+            "counted_frames": None if beyond is None else beyond[1],
+            "alarm": any(alarm.reading.labels["port"] == place for alarm in standing),
+            "dialect_rx": rx,
+            "dialect_tx": tx,
+            "asymmetric": settings.pfc_asymmetric,
+        }
+
+    return {"ports": await _gather(controller, target, names, (), row)}
 
 
 async def ets(controller: Controller, target: str | None) -> Json:
@@ -266,14 +272,26 @@ async def buffer(controller: Controller, target: str | None) -> Json:
         return {"groups": groups}
 
     rows = await _gather(controller, target, tuple(DROPS_BY_GROUP), registers, row)
-    pools = {}
+    pools, headroom_pools = {}, {}
     for switch, _ports in select(config, target):
-        used = await controller.read_registers(switch, ["egress.tm_pool_used"], [0])
-        pools[switch] = {
-            "used_bytes": _values(used, "egress.tm_pool_used", 0)[0],
-            "size_bytes": config.switches[switch].pool,
-        }
-    return {"ports": rows, "pools": pools}
+        settings = config.switches[switch]
+        sizes: dict[int, int | None] = {0: None, **pools_of(settings)}
+        pools[switch] = await _pools(controller, switch, "pool", sizes)
+        headroom_pools[switch] = await _pools(controller, switch, "headroom_pool", settings.headroom_pools)
+    return {"ports": rows, "pools": pools, "headroom_pools": headroom_pools}
+
+
+async def _pools(controller: Controller, switch: str, kind: str, sizes: Mapping[int, int | None]) -> list[Json]:
+    """Pools that the config names or that were ever used; size None: the target's default."""
+    names = [f"egress.tm_{kind}_used", f"egress.tm_{kind}_watermark"]
+    known = [name for name in names if name in controller.program.registers]
+    read = await controller.read_registers(switch, known, [0])  # cells 0..7 are those of the pools
+    used, watermark = ((_values(read, name, 0) if name in read else [None] * 8) for name in names)
+    return [
+        {"pool": pool, "size_bytes": sizes.get(pool), "used_bytes": used[pool], "watermark_bytes": watermark[pool]}
+        for pool in range(8)
+        if pool in sizes or used[pool] or watermark[pool]
+    ]
 
 
 async def drops(controller: Controller, target: str | None) -> Json:
@@ -284,8 +302,10 @@ async def drops(controller: Controller, target: str | None) -> Json:
         for name, reasons in DROPS.items():
             for n, reason in enumerate(reasons):
                 found.append((reason, "", c[name].get((port, n), CounterValue())))
-        for index, group in (("queue", DROPS_BY_QUEUE), ("pg", DROPS_BY_GROUP), ("priority", _ECN_DROPS)):
+        for index, group in (("queue", DROPS_BY_QUEUE), ("pg", DROPS_BY_GROUP), ("priority", DROPS_BY_PRIORITY)):
             for name, reason in group.items():
+                if name not in c:
+                    continue
                 found += [(reason, f"{index} {n}", c[name].get((port, n), CounterValue())) for n in range(8)]
         return {
             "drops": [
@@ -295,11 +315,9 @@ async def drops(controller: Controller, target: str | None) -> Json:
             ]
         }
 
-    names = (*DROPS, *DROPS_BY_QUEUE, *DROPS_BY_GROUP, *_ECN_DROPS)
+    known = (*DROPS, *DROPS_BY_QUEUE, *DROPS_BY_GROUP, *DROPS_BY_PRIORITY)
+    names = tuple(name for name in known if name in controller.program.counters)
     return {"ports": await _gather(controller, target, names, (), row)}
-
-
-_ECN_DROPS = {"egress.ecn_dropped": "ECN, not ECT"}
 
 
 async def route(controller: Controller, target: str | None) -> Json:
@@ -357,6 +375,7 @@ def _route(entry: TableEntry, hops: dict[int, list[Json]]) -> Json:
 VIEWS: dict[str, Callable[[Controller, str | None], Awaitable[Json]]] = {
     "pfc": pfc,
     "pfc_priority": pfc_priority,
+    "pfc_storm-control": pfc_storm_control,
     "ets": ets,
     "ecn": ecn,
     "counters": counters,

@@ -2,7 +2,7 @@
 
 Sans-IO: bytes in, records out; no socket, no clock. Frames are as captured, without the FCS: 60 bytes, 64 on the wire.
 `parse_pfc` and `parse_pause` refuse with a `PfcError` whose `reason` is one of `Reason`; the rules are those of the
-data plane (docs/contract.md, 2). `explain` says what a frame means, priority by priority.
+data plane (docs/contract.md, 2). `dcb.pfc_explain` tells every fault, and what a frame means, priority by priority.
 
     destination 01-80-C2-00-00-01 | source | 0x8808 | opcode 0x0101 | 0 | vector | time[0] .. time[7] | 26 bytes of 0
     destination 01-80-C2-00-00-01 | source | 0x8808 | opcode 0x0001 | time       | 42 bytes of 0
@@ -13,9 +13,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntFlag
 
-from dcb.units import PS_PER_S, format_rate, format_time_ps
+from dcb.units import PS_PER_S, format_time_ps
 
 DESTINATION = bytes.fromhex("0180c2000001")
 ETHER_TYPE = 0x8808
@@ -26,8 +26,30 @@ QUANTUM_BITS = 512
 MAX_QUANTA = 0xFFFF
 PRIORITIES = 8
 
+TOP_BIT = 0x8000  # of a time: "until resumed" in dialect D1
+
 _PFC_USED_BYTES = 34
 _PAUSE_USED_BYTES = 18
+
+
+class Dialect(IntFlag):
+    """How a peer departs from 802.1Qbb; values as the data plane's tables take them (docs/contract.md, 2).
+
+    CLEAR_BIT (D2): a cleared enable bit resumes its priority, so a frame of an empty vector resumes all.
+    UNTIL_RESUMED (D1): the top bit of a time pauses until a resume; the other 15 bits count.
+    """
+
+    STANDARD = 0
+    CLEAR_BIT = 1
+    UNTIL_RESUMED = 2
+
+
+DIALECTS = {
+    "standard": Dialect.STANDARD,
+    "clear-bit": Dialect.CLEAR_BIT,
+    "until-resumed": Dialect.UNTIL_RESUMED,
+    "both": Dialect.CLEAR_BIT | Dialect.UNTIL_RESUMED,
+}
 
 
 class Reason(Enum):
@@ -116,8 +138,12 @@ def pfc_frame(
     xoff: Sequence[int] = (),
     xon: Sequence[int] = (),
     quanta: int = MAX_QUANTA,
+    dialect: Dialect = Dialect.STANDARD,
 ) -> PfcFrame:
     """A frame that pauses `xoff` for `quanta`, resumes `xon` and does as `requests` (priority -> quanta) says.
+
+    dialect: of the sender. D1: a pause carries 0x8000, whatever its quanta; D2: a resumed priority has its bit cleared
+    (and so has every priority that is not named: such a frame resumes those too).
 
     Raises ValueError where a priority is named twice or a value is out of range; nothing named makes a zero vector,
     which receivers ignore, and is refused too.
@@ -127,14 +153,17 @@ def pfc_frame(
     if not named:
         raise ValueError("no priority named: a PFC frame with a zero vector does nothing")
     times = [0] * PRIORITIES
-    vector = 0
+    vector = cleared = 0
     for priority, time in named:
         _check("priority", priority, PRIORITIES - 1)
-        if vector >> priority & 1:
+        if (vector | cleared) >> priority & 1:
             raise ValueError(f"priority {priority}: named twice")
         _check(f"quanta of priority {priority}", time, MAX_QUANTA)
+        if time == 0 and Dialect.CLEAR_BIT in dialect:
+            cleared |= 1 << priority
+            continue
         vector |= 1 << priority
-        times[priority] = time
+        times[priority] = TOP_BIT if time and Dialect.UNTIL_RESUMED in dialect else time
     return PfcFrame(source, vector, tuple(times))
 
 
@@ -224,35 +253,3 @@ def ps_to_quanta(time_ps: int, rate_bps: int) -> int:
         longest = format_time_ps(quanta_to_ps(MAX_QUANTA, rate_bps))
         raise ValueError(f"{format_time_ps(time_ps)} is more than {MAX_QUANTA} quanta at this rate last ({longest})")
     return quanta
-
-
-def _mac(source: bytes) -> str:
-    return source.hex(":")
-
-
-def _request(quanta: int, rate_bps: int | None) -> str:
-    if quanta == 0:
-        return "XON"
-    time = "" if rate_bps is None else f" ({format_time_ps(quanta_to_ps(quanta, rate_bps))} at {format_rate(rate_bps)})"
-    return f"XOFF {quanta} quanta{time}"
-
-
-def explain(data: bytes, rate_bps: int | None = None) -> str:
-    """What a MAC control frame does, in lines: a head line, then one for each priority that it names.
-
-    rate_bps: of the link, to turn quanta into time. An invalid frame gives one line with the rule that it breaks.
-    """
-    try:
-        frame = parse(data)
-    except PfcError as error:
-        source = f" from {_mac(data[6:12])}" if len(data) >= 12 else ""
-        return f"invalid MAC control frame{source}, ignored: {error}"
-    if isinstance(frame, PauseFrame):
-        return f"PAUSE from {_mac(frame.source)}: all priorities {_request(frame.quanta, rate_bps)}"
-    lines = [f"PFC from {_mac(frame.source)}: vector 0x{frame.vector:02x}"]
-    if frame.high_byte:
-        lines.append(f"  vector upper byte 0x{frame.high_byte:02x}: reserved, ignored")
-    lines += [f"  priority {n}: {_request(quanta, rate_bps)}" for n, quanta in frame.requests.items()]
-    stray = [n for n in range(PRIORITIES) if frame.times[n] and not frame.vector >> n & 1]
-    lines += [f"  priority {n}: time {frame.times[n]} without its enable bit: no effect" for n in stray]
-    return "\n".join(lines)

@@ -19,10 +19,13 @@ NATIVE = Path(__file__).parent / "native"
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "roce": (
         *("roce.c", "send_main.c", "send.c", "recv.c", "replay.c"),
-        *("frame.c", "pfc.c", "socket.c", "util.c"),
+        *("frame.c", "crc.c", "pfc.c", "socket.c", "util.c"),
     ),
     "forwarder": ("forwarder.c", "pfc.c", "socket.c", "util.c"),
     "flood": ("flood.c", "pfc.c", "socket.c", "util.c"),
+}
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    "nic": ("nic.c", "nic_pfc.c", "nic_rdma.c", "nic_dcqcn.c", "nic_tcp.c", "crc.c", "pfc.c"),
 }
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 SANITIZE = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
@@ -39,14 +42,16 @@ def cache_dir() -> Path:
 
 
 def build(program: str, *, sanitize: bool = False) -> Path:
-    """The executable of a program in `PROGRAMS`, compiled if it is not in the cache yet.
+    """The executable of a program in `PROGRAMS`, or the shared object of one in `LIBRARIES`, from the cache or new.
 
     `sanitize`: with AddressSanitizer and UndefinedBehaviorSanitizer. Raises `BuildError`.
     """
     compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
-    command = [*compiler, *FLAGS, *(SANITIZE if sanitize else ())]
+    library = program in LIBRARIES
+    sources = [NATIVE / name for name in (LIBRARIES if library else PROGRAMS)[program]]
+    command = [*compiler, *FLAGS, *(("-fPIC", "-shared") if library else ()), *(SANITIZE if sanitize else ())]
     digest = hashlib.sha256("\0".join([platform.machine(), *command]).encode())
-    for path in sorted([*(NATIVE / name for name in PROGRAMS[program]), *NATIVE.glob("*.h")]):
+    for path in sorted([*sources, *NATIVE.glob("*.h")]):
         digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
     directory = cache_dir()
     target = directory / f"{program}-{digest.hexdigest()[:20]}"
@@ -63,8 +68,8 @@ def build(program: str, *, sanitize: bool = False) -> Path:
     handle, temporary = tempfile.mkstemp(prefix=f"{program}-", dir=directory)
     os.close(handle)
     try:
-        sources = [str(NATIVE / name) for name in PROGRAMS[program]]
-        done = subprocess.run([*command, *sources, "-o", temporary], capture_output=True, text=True, check=False)
+        everything = [*command, *map(str, sources), "-o", temporary]
+        done = subprocess.run(everything, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise BuildError(f"{' '.join(command)} failed for {program}:\n{done.stderr.strip()}")
         Path(temporary).chmod(0o755)

@@ -39,6 +39,9 @@ SrcMac = Annotated[str | None, typer.Option(help="Source MAC (default: the inter
 Quanta = Annotated[int, typer.Option(min=0, max=pfc_codec.MAX_QUANTA, help="Pause time, in 512 bit times of the link")]
 Interval = Annotated[str, typer.Option(help="Between frames: 1ms, 0.5s")]
 Listen = Annotated[str | None, typer.Option(help="Afterwards show what comes back, for this long: 1s, 200ms")]
+DialectName = Annotated[
+    str, typer.Option(help="standard, clear-bit (XON is a cleared bit), until-resumed (XOFF is 0x8000), or both")
+]
 Xoff = Annotated[str, typer.Option(help="Priorities to pause: 3 or 3,4")]
 Xon = Annotated[str, typer.Option(help="Priorities to resume: 3 or 3,4")]
 
@@ -76,6 +79,12 @@ def _address(option: str, text: str) -> str:
         return str(ipaddress.ip_address(text))
     except ValueError:
         raise _wrong(option, f"'{text}' is not an IPv4 or IPv6 address") from None
+
+
+def _dialect(text: str) -> pfc_codec.Dialect:
+    if text not in pfc_codec.DIALECTS:
+        raise _wrong("--dialect", f"'{text}' is not one of {', '.join(pfc_codec.DIALECTS)}")
+    return pfc_codec.DIALECTS[text]
 
 
 def _number(option: str, text: str, high: int) -> int:
@@ -339,6 +348,7 @@ def pfc(
     ),
     high_byte: Annotated[str, typer.Option(help="Reserved upper byte of the vector, 0 in a valid frame")] = "0",
     length: Annotated[int, typer.Option(min=18, max=1514, help="Bytes; another number than 60 is invalid")] = 60,
+    dialect: DialectName = "standard",
     listen: Listen = None,
     as_json: Json = False,
 ) -> None:
@@ -346,13 +356,14 @@ def pfc(
     requests = _requests(xoff, xon, times or [], quanta)
     if not requests:
         raise _wrong("--xoff", "name a priority with --xoff, --xon or --time")
+    spoken = _dialect(dialect)
     upper = _number("--high-byte", high_byte, 255)
     to = bytes.fromhex(_mac("--dst-mac", dst_mac).replace(":", ""))
     spacing = (_time_ns("--interval", interval), 1)
     with _runs():
         device = dev or default_device()
         source = bytes.fromhex(_mac("--src-mac", src_mac or device_mac(device)).replace(":", ""))
-        made = pfc_codec.pfc_frame(source, requests)
+        made = pfc_codec.pfc_frame(source, requests, dialect=spoken)
         frame = pfc_codec.build_pfc(pfc_codec.PfcFrame(source, made.vector, made.times, upper))
         frame = (to + frame[6:])[:length].ljust(length, b"\0")
         _send_and_listen(device, iter([frame] * count), spacing, listen, as_json)
@@ -460,18 +471,22 @@ app.command("listen", help="The same as recv.")(_recv)
 @app.command()
 def explain(
     file: Annotated[Path, typer.Argument(help="pcap or pcapng file of Ethernet frames")],
-    link_rate: Annotated[str | None, typer.Option(help="Rate of the link, to turn quanta into time")] = None,
+    link_rate: Annotated[
+        str | None, typer.Option("--rate", "--link-rate", help="Rate of the link, to turn quanta into time")
+    ] = None,
+    dialect: DialectName = "standard",
     as_json: Json = False,
 ) -> None:
-    """Say what the PFC and PAUSE frames of a capture do, and which pauses were never resumed."""
+    """Explain the PFC and PAUSE frames of a capture: every fault, what each asks for, which pauses never ended."""
     rate_bps = None
+    spoken = _dialect(dialect)
     if link_rate is not None:
         try:
             rate_bps = parse_rate(link_rate)
         except ValueError as error:
-            raise _wrong("--link-rate", error) from None
+            raise _wrong("--rate", error) from None
     with _runs():
-        for line in explain_capture(file, rate_bps, as_json):
+        for line in explain_capture(file, rate_bps, as_json, spoken):
             print(line)
 
 

@@ -254,6 +254,11 @@ class SwitchCore:
     def __del__(self) -> None:
         self.close()
 
+    @property
+    def native(self) -> tuple[ctypes.CDLL, int | None]:
+        """The library and the `sw_t` in it (None once closed), for an engine in C that drives the core itself."""
+        return self._lib, self._sw
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the core against its driver thread; may be nested."""

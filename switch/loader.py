@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import lru_cache
 from typing import TypeVar
 
 from switch.loader_actions import load_actions, load_deparser
@@ -33,8 +34,14 @@ def load(text: str | bytes) -> Program:
     """The program of a BMv2 JSON text.
 
     Raises `UnsupportedProgram` with every problem found: malformed JSON, missing or ill-typed members, dangling
-    references, and features that this target does not have.
+    references, and features that this target does not have. The last few programs are kept: they are immutable, and
+    building, checking and running one each ask for it.
     """
+    return _load(text)
+
+
+@lru_cache(maxsize=4)
+def _load(text: str | bytes) -> Program:
     root = Node(parse_json(text), "", [])
     if not isinstance(root.value, dict):
         raise UnsupportedProgram(["JSON: must be an object"])

@@ -346,7 +346,10 @@ class TargetFactory:
             raise UnsupportedProgram(problems)
         core = self._core_factory(device_config)
         try:
-            return Target(core, p4info, program, interfaces=self.interfaces, pcap_dir=self.pcap_dir)
+            return self._target(core, p4info, program)
         except BaseException:
             core.close()
             raise
+
+    def _target(self, core: SwitchCore, p4info: p4i.P4Info, program: Program) -> Target:
+        return Target(core, p4info, program, interfaces=self.interfaces, pcap_dir=self.pcap_dir)

@@ -22,19 +22,19 @@ from rich.console import Console
 
 from controller.config import ConfigError, parse_rate
 from controller.program import DEFAULT_DIRECTORY
-from topologies import network, report
+from topologies import network, report, virtual_cli
 from topologies.dcbx import one_source, start_host_agents
 from topologies.description import Topology, leaf_spine
 from topologies.network import FabricNetwork, NetworkError, Target
 from topologies.paths import results_dir, run_dir
 from topologies.results import RunResult
-from topologies.scenarios import dcbx_bring_up, storage_and_business
+from topologies.scenarios import dcbx_bring_up, is_virtual, real_targets, scenarios, storage_and_business
 from topologies.settings import STORAGE_PRIORITY, Dcb, Ecn, controller_config
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=__doc__.split("\n")[0])
 SYNC_TIMEOUT_S = 60.0
 RATES = {Target.EMBEDDED: "100M", Target.BMV2: "4M"}
-SCENARIOS = {module.NAME: module.SUMMARY for module in (storage_and_business, dcbx_bring_up)}
+virtual_cli.add_to(app)
 
 
 def _lab_name(name: str) -> str:
@@ -68,8 +68,9 @@ def _need(target: Target) -> None:
 @app.command("list")
 def list_scenarios() -> None:
     """List the scenarios."""
-    for name, summary in SCENARIOS.items():
-        print(f"{name}: {summary}")
+    for name, module in scenarios().items():
+        where = [*real_targets(module), *(["virtual"] if is_virtual(module) else [])]
+        print(f"{name}: {module.SUMMARY} [{', '.join(where)}]")
 
 
 @app.command()
@@ -79,10 +80,25 @@ def run(
     out: Annotated[Path | None, typer.Option(help="folder for results [results/SCENARIO/TIME]")] = None,
     lab: LabName = "lab",
     target: TargetName = Target.EMBEDDED,
+    virtual: Annotated[bool, typer.Option("--virtual", help="in virtual time: no root, 100 Gb/s, repeatable")] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**31, help="of a run in virtual time")] = 1,
+    settings: virtual_cli.Settings = None,
+    pcap: Annotated[bool, typer.Option("--pcap", help="in virtual time: a pcap of every link and direction")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="in virtual time: check the invariants at every event")
+    ] = False,
 ) -> None:
     """Run a scenario and say what it proves."""
-    if scenario not in SCENARIOS:
-        raise _fail(f"scenario {scenario!r}: not one of {', '.join(SCENARIOS)}", 2)
+    known = scenarios()
+    if scenario not in known:
+        raise _fail(f"scenario {scenario!r}: not one of {', '.join(known)}", 2)
+    if virtual:
+        virtual_cli.run(scenario, seed, settings or [], out, pcap, debug)
+    if str(target) not in real_targets(known[scenario]):
+        where = ", ".join(real_targets(known[scenario])) or "none"
+        raise _fail(f"--target {target}: {scenario} runs in real time on: {where}; in virtual time: --virtual", 2)
+    if settings or pcap or debug:
+        raise _fail("--set, --pcap, --debug: are of runs in virtual time (--virtual)", 2)
     _need(target)
     setting = storage_and_business.SETTINGS[target]
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
@@ -92,7 +108,7 @@ def run(
     except OSError as error:
         raise _fail(f"results folder {folder}: {error.strerror}", 1) from None
     if scenario == dcbx_bring_up.NAME:
-        _run_dcbx(console, duration, lab, target, folder)
+        _run_dcbx(console, duration, lab, folder)
     try:
         runs = asyncio.run(_run_scenario(console, duration, lab, target))
     except (NetworkError, ConfigError, TimeoutError, OSError) as error:
@@ -110,11 +126,9 @@ def run(
     raise typer.Exit(0 if all(check.passed for check in checks) else 1)
 
 
-def _run_dcbx(console: Console, duration: int, lab: str, target: Target, folder: Path) -> NoReturn:
+def _run_dcbx(console: Console, duration: int, lab: str, folder: Path) -> NoReturn:
     from topologies import dcbx_lab
 
-    if target is not Target.EMBEDDED:
-        raise _fail(f"--target {target}: {dcbx_bring_up.NAME} runs on dcbswitch", 2)
     console.print(f"{dcbx_bring_up.NAME}: {dcbx_bring_up.SUMMARY}")
     try:
         outcome = asyncio.run(dcbx_lab.run(duration, lab, console.print))

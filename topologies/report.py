@@ -100,7 +100,7 @@ def make_folder(folder: Path) -> None:
     """Make a folder for results, with its parents; under sudo what was made belongs to the user. Raises OSError."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    _give_to_user(missing)
+    give_to_user(missing)
 
 
 def save(folder: Path, runs: Sequence[RunResult], checks: Sequence[Check], facts: dict[str, Any]) -> list[Path]:
@@ -116,7 +116,7 @@ def save(folder: Path, runs: Sequence[RunResult], checks: Sequence[Check], facts
     written = [results]
     if any(run.samples for run in runs):
         written.append(plot(folder / "timeline.png", runs))
-    _give_to_user(written)
+    give_to_user(written)
     return written
 
 
@@ -162,7 +162,8 @@ def plot(path: Path, runs: Sequence[RunResult]) -> Path:
     return path
 
 
-def _give_to_user(paths: Sequence[Path]) -> None:
+def give_to_user(paths: Sequence[Path]) -> None:
+    """Under sudo, files that a run made become the user's."""
     # Under sudo results would be root's, and a later run without sudo could not write beside them.
     uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     if uid and gid and os.geteuid() == 0:

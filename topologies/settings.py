@@ -17,6 +17,7 @@ CNP_DSCP = 48
 STORAGE_PRIORITY = 3
 CNP_PRIORITY = 6
 BUSINESS_PRIORITY = 0
+DSCP_TO_PRIORITY: Mapping[int, int] = {0: BUSINESS_PRIORITY, STORAGE_DSCP: STORAGE_PRIORITY, CNP_DSCP: CNP_PRIORITY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Dcb:
     )
     queue_limit_bytes: int = 200_000
     pool_bytes: int = 16 << 20
+    dscp_to_priority: Mapping[int, int] = field(default_factory=lambda: DSCP_TO_PRIORITY)
+    pfc_quanta: int = 65535
 
     def with_pfc(self, *priorities: int) -> Dcb:
         return replace(self, pfc=priorities)
@@ -72,7 +75,7 @@ def controller_config(topology: Topology, dcb: Dcb, *, lab: str = "lab") -> dict
             "fabric": {
                 "trust": "dscp",
                 "default_priority": BUSINESS_PRIORITY,
-                "dscp_to_priority": {0: BUSINESS_PRIORITY, STORAGE_DSCP: STORAGE_PRIORITY, CNP_DSCP: CNP_PRIORITY},
+                "dscp_to_priority": dict(dcb.dscp_to_priority),
                 "priority_to_pg": {n: n for n in range(8)},
                 "lossless": list(dcb.pfc),
             }
@@ -113,6 +116,7 @@ def _port(topology: Topology, switch: str, port: int, dcb: Dcb) -> dict[str, Any
         "peer": topology.peer(switch, port).node,
         "qos": "fabric",
         "pfc": list(dcb.pfc),
+        "pfc_quanta": dcb.pfc_quanta,
         "ecn": {queue: f"queue{queue}" for queue in dcb.ecn},
         "buffers": {pg: "lossless" if pg in dcb.pfc else "lossy" for pg in range(8)},
         "queue_limits": dict.fromkeys(range(8), dcb.queue_limit_bytes),

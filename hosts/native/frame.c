@@ -1,41 +1,9 @@
 #include "frame.h"
 
+#include "crc.h"
+
 #include <string.h>
 #include <sys/socket.h>
-
-/* CRC-32 of 802.3 (reflected, polynomial 0xedb88320), eight bytes at a time. */
-static uint32_t crc_table[8][256];
-
-static void crc_prepare(void)
-{
-    if (crc_table[0][1])
-        return;
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-        for (int k = 0; k < 8; k++)
-            c = c & 1 ? c >> 1 ^ 0xedb88320u : c >> 1;
-        crc_table[0][i] = c;
-    }
-    for (uint32_t i = 0; i < 256; i++)
-        for (int t = 1; t < 8; t++)
-            crc_table[t][i] = crc_table[t - 1][i] >> 8 ^ crc_table[0][crc_table[t - 1][i] & 0xff];
-}
-
-static uint32_t crc_update(uint32_t state, const uint8_t *bytes, size_t length)
-{
-    while (length >= 8) {
-        uint32_t low = state ^ ((uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
-                                (uint32_t)bytes[3] << 24);
-        state = crc_table[7][low & 0xff] ^ crc_table[6][low >> 8 & 0xff] ^ crc_table[5][low >> 16 & 0xff] ^
-                crc_table[4][low >> 24] ^ crc_table[3][bytes[4]] ^ crc_table[2][bytes[5]] ^ crc_table[1][bytes[6]] ^
-                crc_table[0][bytes[7]];
-        bytes += 8;
-        length -= 8;
-    }
-    for (; length; length--)
-        state = state >> 8 ^ crc_table[0][(state ^ *bytes++) & 0xff];
-    return state;
-}
 
 /* Annex A17: eight bytes of ones stand for the LRH; what routers change counts as ones: TOS and TTL, or traffic class, flow label
  * and hop limit; the IPv4 and UDP checksums; FECN, BECN and reserved bits of the BTH. Returns the state up to the PSN. */

@@ -389,6 +389,15 @@ void sw_advance(sw_t *sw, uint64_t now_ps)
         clock_at(sw, now_ps); /* the pipeline's clock too: ages and meters are asked for between packets */
 }
 
+void sw_wait(sw_t *sw, uint64_t now_ps)
+{
+    if (now_ps <= sw->now_ps)
+        return;
+    if (sw_next_deadline(sw) < now_ps)
+        sw_advance(sw, now_ps - 1);
+    clock_at(sw, now_ps);
+}
+
 int sw_receive(sw_t *sw, uint32_t port, const uint8_t *frame, uint32_t len, uint64_t now_ps)
 {
     if (now_ps < sw->now_ps)

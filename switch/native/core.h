@@ -87,6 +87,9 @@ int sw_inject(sw_t *sw, uint32_t port, const uint8_t *frame, uint32_t len, uint6
 void sw_run(sw_t *sw, uint64_t now_ps);
 uint64_t sw_next_deadline(const sw_t *sw);                                                    /* TM_NEVER: nothing to do */
 void sw_advance(sw_t *sw, uint64_t now_ps);
+/* Time passes, and what is due before now_ps is done; what is due at now_ps waits for frames that arrive then. For a caller
+ * that changes settings at that time. */
+void sw_wait(sw_t *sw, uint64_t now_ps);
 uint64_t sw_now(sw_t *sw); /* last time seen, or the clock of a running driver */
 
 int sw_add_port(sw_t *sw, uint32_t port, uint64_t now_ps);
@@ -97,6 +100,7 @@ uint64_t sw_outputs_take(sw_t *sw, uint8_t *out, uint64_t capacity);
 uint64_t sw_events_take(sw_t *sw, uint8_t *out, uint64_t capacity);
 int sw_event_fd(const sw_t *sw);
 uint64_t sw_events_lost(const sw_t *sw);
+uint64_t sw_events_put(const sw_t *sw); /* bytes of events since creation: grows with each, whether or not they are taken */
 void sw_read_stats(const sw_t *sw, sw_stats_t *out);
 uint64_t sw_packets_live(const sw_t *sw); /* in queues, on the way back to ingress, in the driver's hands */
 

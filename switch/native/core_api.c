@@ -57,6 +57,7 @@ void sw_run(sw_t *sw, uint64_t now_ps)
 }
 int sw_event_fd(const sw_t *sw) { return sw->events.event_fd; }
 uint64_t sw_events_lost(const sw_t *sw) { return sw->events.lost; }
+uint64_t sw_events_put(const sw_t *sw) { return sw->events.tail; }
 void sw_read_stats(const sw_t *sw, sw_stats_t *out) { *out = sw->stats; }
 uint64_t sw_packets_live(const sw_t *sw) { return sw->slab.live - sw->out_len - 1; /* scratch */ }
 

@@ -199,7 +199,7 @@ class Wire:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # it hears nothing before it is bound
         self.socket.bind((f"out{port}", ETH_P_ALL))
         self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         self.socket.setblocking(False)

@@ -159,24 +159,31 @@ class Bmv2Engine:
         self.process = subprocess.Popen(
             [*command, "--", "--drop-port", "511"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        self.client = Client(self._connect())
-        self.client.call("simple_switch", "set_all_egress_queue_depths", (I32, QUEUE))
+        self.client = self._connect()
         self.control: Any = _Control(program, self.client)
         self.out: dict[int, list[str]] = {}
         self.wires: dict[socket.socket, int] = {}
         for port in PORTS:
-            wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.htons(ETH_P_ALL))
+            wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)  # deaf until it is bound
             wire.bind((f"out{port}", ETH_P_ALL))
             wire.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
             self.wires[wire] = port
 
-    def _connect(self) -> socket.socket:
+    def _connect(self) -> Client:
+        """A client, once BMv2 is ready: it listens before it has registered the service of simple_switch."""
         end = time.monotonic() + PATIENCE_S
         while True:
+            client = None
             try:
-                return socket.create_connection(("127.0.0.1", THRIFT_PORT), PATIENCE_S)
-            except OSError:
+                client = Client(socket.create_connection(("127.0.0.1", THRIFT_PORT), PATIENCE_S))
+                client.call("simple_switch", "set_all_egress_queue_depths", (I32, QUEUE))
+                return client
+            except (OSError, ThriftError):
+                if client is not None:
+                    client.close()
                 if self.process.poll() is not None or time.monotonic() > end:
+                    self.process.kill()
+                    self.process.wait()
                     raise
                 time.sleep(0.02)
 
@@ -233,6 +240,13 @@ class Bmv2Engine:
         self.process.wait()
 
 
+def _blind(entry: str) -> str:
+    """An entry for packets without a header does not look at the header: in BMv2 it may hold an earlier packet's."""
+    for header in re.findall(r'"([^"]+)\.\$valid\$":0\b', entry):
+        entry = re.sub(rf'("{re.escape(header)}\.\w+"):\d+&&&\d+', r"\g<1>:0&&&0", entry)
+    return entry
+
+
 def playable(lines: Sequence[str], min_frame: int = MIN_FRAME) -> list[str]:
     """What BMv2 can be asked, tables first; entries get priorities of their own, members weight 1.
 
@@ -249,7 +263,7 @@ def playable(lines: Sequence[str], min_frame: int = MIN_FRAME) -> list[str]:
             if members:  # BMv2 takes no entry with an empty group
                 control.append(" ".join([*head, *(f"{member}:1" for member in sorted(members, key=int))]))
         elif word == "add":
-            control.append(re.sub(r'^(add "[^"]+" )\d+ ', rf"\g<1>{len(control) + 1} ", line))
+            control.append(_blind(re.sub(r'^(add "[^"]+" )\d+ ', rf"\g<1>{len(control) + 1} ", line)))
         elif word not in ("wait", "meter_set_rates"):
             control.append(line)
     return control + packets

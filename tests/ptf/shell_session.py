@@ -1,6 +1,7 @@
 """A session of p4runtime-shell for test_shell.py, run by the shell's own Python: drives the switch, prints JSON.
 
-Arguments: address, device id, P4Info path, JSON path. Only the shell's own commands are used. Packets are the test's.
+Arguments: address, device id, P4Info path, JSON path, class of service and length of a clone session (0: none). Only
+the shell's own commands are used. Packets are the test's.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def plain(entry: Any) -> str:
     return " ".join(str(entry._entry).split())
 
 
-def session(found: dict[str, Any]) -> None:
+def session(found: dict[str, Any], cos: int, length: int) -> None:
     route = sh.TableEntry("IngressImpl.routes")(action="IngressImpl.route")
     route.match["hdr.ipv4.dst"] = "10.9.0.0/16"
     route.action["port"], route.action["dst"] = "2", "02:00:00:00:00:42"
@@ -55,7 +56,7 @@ def session(found: dict[str, Any]) -> None:
     (many,) = list(sh.MulticastGroupEntry(5).read())
     found["multicast"] = [[r.egress_port, r.instance] for r in many.replicas]
     clone = sh.CloneSessionEntry(9).add(3, 4)
-    clone.cos, clone.packet_length_bytes = 2, 64
+    clone.cos, clone.packet_length_bytes = cos, length
     clone.insert()
     (copy,) = list(sh.CloneSessionEntry(9).read())
     found["clone"] = [copy.replicas[0].egress_port, copy.replicas[0].instance, copy.cos, copy.packet_length_bytes]
@@ -93,12 +94,12 @@ def session(found: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    address, device_id, p4info, program = sys.argv[1:]
+    address, device_id, p4info, program, cos, length = sys.argv[1:]
     config = sh.FwdPipeConfig(p4info, program)
     sh.setup(device_id=int(device_id), grpc_addr=address, election_id=(0, 1), config=config, verbose=False)
     found: dict[str, Any] = {}
     try:
-        session(found)
+        session(found, int(cos), int(length))
     finally:
         sh.teardown()
     print(json.dumps(found), flush=True)

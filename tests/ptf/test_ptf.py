@@ -1,12 +1,10 @@
-"""P4.org's packet test framework runs P4Runtime tests of ours (tests/ptf/cases) against `dcbswitch` on veth.
+"""P4.org's packet test framework runs P4Runtime tests of ours (tests/ptf/cases) against a switch on veth.
 
-ptf comes from our own environment where it is installed there (`.venv/bin/pip install ptf`), or from the virtual
-environment that PTF_VENV names, which needs finsy too.
+`ptf` is in the test extra; `make setup` installs it.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -16,11 +14,11 @@ import pytest
 from client_lab import PORTS, Lab
 
 CASES = Path(__file__).parent / "cases"
-BIN = Path(os.environ["PTF_VENV"]) / "bin" if os.environ.get("PTF_VENV") else Path(sys.executable).parent
+BIN = Path(sys.executable).parent
 
 pytestmark = [
     pytest.mark.mininet,
-    pytest.mark.skipif(not (BIN / "ptf").exists(), reason=f"no ptf in {BIN} (pip install ptf, or name a PTF_VENV)"),
+    pytest.mark.skipif(not (BIN / "ptf").exists(), reason=f"no ptf in {BIN} (make setup installs it)"),
 ]
 
 

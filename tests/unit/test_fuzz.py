@@ -18,7 +18,7 @@ sys.path.insert(0, str(REPOSITORY))  # the fuzzer is a package below `tests`, an
 
 from switch.core import SwitchCore  # noqa: E402
 from switch.loader import load  # noqa: E402
-from tests.fuzz import compare, generate, programs, shrink  # noqa: E402
+from tests.fuzz import bmv2, compare, generate, programs, shrink  # noqa: E402
 
 SUBJECTS = programs.subjects()
 MATCHING = SUBJECTS["stf/matching"]
@@ -104,3 +104,29 @@ def test_a_packet_that_never_ends_is_no_difference_where_both_say_so(monkeypatch
     assert "endless" in found
     monkeypatch.setattr(compare.InterpreterEngine, "receive", gives_up)
     assert compare.difference(text, [endless]) is None
+
+
+def test_what_bmv2_is_asked() -> None:
+    """Tables first, with priorities of their own; no waiting, no meters, no frames that veth cannot carry."""
+    asked = bmv2.playable(
+        [
+            "packet 1 " + "00" * 14,
+            "packet 1 00",
+            "packet 1 " + "00" * 1401,
+            'add "I.t" 7 "k":1 "I.a"()',
+            'add "I.t" 7 "k":2 "I.a"()',
+            'group "I.s" 3 2:5 1:2',
+            'group "I.s" 4',
+            "wait 5",
+            'meter_set_rates "m" 0 1 1 1 1',
+        ]
+    )
+    tables = ['add "I.t" 1 "k":1 "I.a"()', 'add "I.t" 2 "k":2 "I.a"()', 'group "I.s" 3 1:1 2:1']
+    assert asked == [*tables, "packet 1 " + "00" * 14]
+
+
+def test_bmv2_is_not_asked_for_a_header_that_is_not_there() -> None:
+    """It would answer with what an earlier packet left in it (docs/conformance.md)."""
+    line = 'add "I.t" 1 "hdr.h[1].$valid$":{} "hdr.h[1].v":11&&&255 "hdr.h[0].v":5&&&7 "I.a"()'
+    assert bmv2.playable([line.format(1)]) == [line.format(1)]
+    assert bmv2.playable([line.format(0)]) == [line.format(0).replace("11&&&255", "0&&&0")]

@@ -158,21 +158,6 @@ def test_wrong_requests(arguments: dict[str, object], words: str) -> None:
         pfc.pfc_frame(SOURCE, **arguments)  # type: ignore[arg-type]
 
 
-def test_explain() -> None:
-    frame = PfcFrame(SOURCE, 0x18, (0, 0, 0, 65535, 0, 7, 0, 0), 0x01)
-    assert pfc.explain(pfc.build_pfc(frame), 40 * 10**9).split("\n") == [
-        "PFC from 02:01:00:00:00:01: vector 0x18",
-        "  vector upper byte 0x01: reserved, ignored",
-        "  priority 3: XOFF 65535 quanta (838.848us at 40G)",
-        "  priority 4: XON",
-        "  priority 5: time 7 without its enable bit: no effect",
-    ]
-    assert pfc.explain(pfc.build_pause(PauseFrame(SOURCE, 0))) == "PAUSE from 02:01:00:00:00:01: all priorities XON"
-    assert pfc.explain(GOOD[:40]) == (
-        "invalid MAC control frame from 02:01:00:00:00:01, ignored: length: 40 bytes, must be 60 (64 with FCS)"
-    )
-
-
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_tshark_reads_every_field(tmp_path: Path) -> None:
     """One frame per priority, all priorities different times, and a PAUSE frame."""

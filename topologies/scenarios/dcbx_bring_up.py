@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from topologies.description import Topology, leaf_spine
+from topologies.network import Target
 from topologies.results import Check
 
 NAME = "dcbx-bring-up"
 SUMMARY = "one port configures a fabric by DCBX: bring-up, lossless storage, a live move to another priority, a refusal"
+TARGETS = (Target.EMBEDDED,)
 RATE_BPS = 20_000_000  # the lab's headroom then is longer than a busy machine keeps a process waiting
 FLOW_BPS = RATE_BPS * 4 // 5
 SENDERS = ("h1", "h2")

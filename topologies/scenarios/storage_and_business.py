@@ -2,22 +2,27 @@
 
 Three hosts of leaf 2 write to one host of leaf 1 (RoCEv2, priority 3), together more than its link carries; business
 TCP (priority 0) runs to the same host beside it. Three runs on one fabric: PFC off, PFC on, PFC on with ETS 60/40. This
-module holds the description and the verdict, both pure; `topologies.lab` runs it.
+module holds the description and the verdict, both pure; `topologies.lab` runs it in real time, `run` in virtual time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topologies.description import Topology, leaf_spine
 from topologies.network import Target
 from topologies.results import Check, RunResult
-from topologies.settings import BUSINESS_PRIORITY, STORAGE_PRIORITY, Dcb, Ecn
+from topologies.scenario import Option, Outcome
+from topologies.settings import BUSINESS_PRIORITY, STORAGE_PRIORITY, Dcb, Ecn, controller_config
+
+if TYPE_CHECKING:
+    from topologies.virtual import Bench, VirtualLab
 
 NAME = "storage-and-business"
 SUMMARY = "storage incast at priority 3 beside business TCP at priority 0: PFC off, PFC on, PFC on with ETS 60/40"
+TARGETS = (Target.EMBEDDED, Target.BMV2)
 RATE_BPS = 100_000_000
 SHARE_TOLERANCE = 0.05
 
@@ -130,3 +135,68 @@ def verdict(runs: Sequence[RunResult], share_tolerance: float = SHARE_TOLERANCE)
     leaked = sum(run.left_in_buffers_bytes for run in runs)
     checks.append(Check("buffers are empty after every run", leaked == 0, f"{leaked} bytes left"))
     return checks
+
+
+# --- in virtual time --------------------------------------------------------------------------------------------------
+
+OPTIONS = {
+    "rate_gbps": Option(100, "rate of every link", low=10, high=400),
+    "duration_ms": Option(4.0, "of traffic in each run", low=0.5, high=1000),
+    "length_m": Option(5, "of every link", low=1, high=100_000),
+}
+
+
+def run(bench: Bench) -> Outcome:
+    """The same three phases at 100 Gb/s; buffers as the headroom planner says."""
+    from topologies.virtual.classes import tables
+
+    rate_bps = bench.number("rate_gbps") * 10**9
+    fabric = topology(rate_bps)
+    runs = [_virtual_phase(bench, fabric, phase, rate_bps) for phase in phases()]
+    figures = {
+        f"{r.name}: {c.name} {what}": value
+        for r in runs
+        for c in r.classes
+        for what, value in (("lost", c.lost), ("Gb/s", round(c.received_bps / 1e9, 2)))
+    }
+    return Outcome(verdict(runs), tables(runs), figures=figures)
+
+
+def _virtual_phase(bench: Bench, fabric: Topology, phase: Phase, rate_bps: int) -> RunResult:
+    from hosts.nic_config import TcpAlgorithm
+    from topologies.measure import shares
+    from topologies.virtual import LabSettings, planned
+    from topologies.virtual.classes import class_result, run_result
+
+    length_m, duration_ms = bench.number("length_m"), float(bench.options["duration_ms"])
+    dcb = planned(fabric, phase.dcb, length_m=length_m, mtu_bytes=1514)
+    by_class = {"storage": STORAGE_PRIORITY, "business": BUSINESS_PRIORITY}
+
+    async def body(lab: VirtualLab) -> RunResult:
+        before = await lab.snapshot()
+        sent = {name: [f for f in flows(rate_bps) if f.traffic_class == name] for name in by_class}
+        started = {
+            "storage": [
+                lab.rdma(f.source, f.destination, rate_bps=f.rate_bps, reliable=False) for f in sent["storage"]
+            ],
+            "business": [
+                lab.tcp(f.source, f.destination, algorithm=TcpAlgorithm.DCTCP, ecn=True) for f in sent["business"]
+            ],
+        }
+        await lab.sleep(ms=duration_ms / 2)
+        middle = await lab.snapshot()
+        await lab.sleep(ms=duration_ms / 2)
+        end = await lab.snapshot()
+        lab.stop()
+        await lab.finished()
+        await lab.drained()
+        after = await lab.snapshot()
+        receiver = lab.topology.host("h1")
+        share = shares(middle, end, receiver.leaf, receiver.number, by_class.values())
+        duration_s = duration_ms / 1e3
+        classes = [class_result(lab, n, p, started[n], before, after, duration_s) for n, p in by_class.items()]
+        return run_result(lab, phase.name, classes, before, after, duration_s, share, phase.shares)
+
+    config = controller_config(fabric, dcb)
+    settings = LabSettings(length_m=length_m, pfc=frozenset(dcb.pfc))
+    return bench.run(phase.name, fabric, config, body, settings)
