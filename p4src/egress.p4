@@ -157,7 +157,7 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
             ecn.apply(hdr, meta, std, base);
             rewrite.apply(hdr, meta, std);
         } else if (meta.tm.pfc_request == 1) {
-            pfc.apply(hdr, meta, base);
+            pfc.apply(hdr, meta, std, base);
         } else if (std.instance_type == INSTANCE_INGRESS_CLONE) {
             // What acl_mirror copied, as it came in. It is counted by the queue of its session.
             meta.tm.setValid();
@@ -168,6 +168,12 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
                 hdr.packet_in.priority = meta.mirror_priority;
                 hdr.packet_in.reason = PUNT_ACL;
             }
+        } else if (meta.tm.event != 0) {
+            // Something that the traffic manager has to tell the controller: a packet-in with no frame.
+            hdr.packet_in.setValid();
+            hdr.packet_in.ingress_port = meta.tm.event_port;
+            hdr.packet_in.priority = meta.tm.event_priority;
+            hdr.packet_in.reason = PUNT_EVENT_BASE + meta.tm.event;
         }
         if (meta.routed == 1 || meta.tm.pfc_request == 1) {
             port_mac.apply();

@@ -53,6 +53,7 @@ const bit<4> PUNT_LLDP = 0;
 const bit<4> PUNT_ROUTE = 1;
 const bit<4> PUNT_ACL = 2;
 const bit<4> PUNT_TTL = 3;
+const bit<4> PUNT_EVENT_BASE = 3; // plus tm.event: 4 storm detected, 5 storm restored
 
 // Index of ingress.drops is port * 8 + one of these.
 const bit<4> DROP_NO_ROUTE = 0;
@@ -71,6 +72,18 @@ const bit<32> PFC_INVALID_PAD = 2;
 const bit<32> PFC_INVALID_OPCODE = 3;
 const bit<32> PFC_INVALID_ZERO_VECTOR = 4;
 const bit<32> PFC_INVALID_HIGH_BYTE = 5;
+
+// Dialects of PFC, as bits: a cleared bit of the vector resumes (D2); the top bit of a time is 'until resumed' (D1).
+#define DIALECT_CLEARED_BIT_RESUMES(dialect) dialect[0:0] == 1
+#define DIALECT_TOP_BIT_FOREVER(dialect) dialect[1:1] == 1
+const bit<16> TIME_FOREVER = 0x8000;
+
+// set_pfc_policy: what a frame beyond ingress.pfc_rx_meter gets. Index of ingress.pfc_rx_storm is port * 8 + the last two.
+const bit<2> STORM_COUNT = 1;
+const bit<2> STORM_IGNORE = 2;
+const bit<32> STORM_IGNORED = 0;
+const bit<32> STORM_COUNTED = 1;
+const bit<2> METER_RED = 2;
 
 // Counters, registers and tables with an index or key of (port, n): 512 ports, 8 priorities, queues or groups.
 const bit<32> PORT_N_CELLS = 4096;
@@ -262,6 +275,10 @@ header tm_t {
     bit<16> pfc_time7;
     bit<32> enq_depth_bytes;
     bit<32> deq_depth_bytes;
+    bit<8>  pause_forever;
+    bit<4>  event;
+    bit<9>  event_port;
+    bit<3>  event_priority;
 }
 
 const bit<8> FIELDS_OF_MIRROR = 1;
@@ -288,6 +305,8 @@ struct metadata_t {
     bit<8>  qos_profile;
     bit<8>  pfc_rx_enable;
     bit<1>  pause_rx_enable;
+    bit<2>  pfc_dialect;      // of the PFC frame that came in, or that is sent
+    bit<2>  pfc_storm_action;
     bit<1>  arp_answer;  // an ARP request that the program answers
     bit<48> arp_mac;     // with this address
     bit<16> nexthop;

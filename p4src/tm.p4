@@ -12,6 +12,9 @@
     @tm(kind) @name(full_name) counter(PORT_N_CELLS, CounterType.packets_and_bytes) object;
 #define TM_REGISTER(kind, full_name, object) \
     @tm(kind) @name(full_name) register<bit<64>>(PORT_N_CELLS) object;
+// 32 buckets of a cell: bucket 0 holds 0 ns, bucket b 2^(b-1) ns up to 2^b - 1, the last one all above.
+#define TM_HISTOGRAM(kind, full_name, object) \
+    @tm(kind) @name(full_name) register<bit<64>>(PORT_N_CELLS * 32) object;
 #define TM_COUNTERS \
     TM_COUNTER("enqueued", ".egress.tm_enqueued", tm_enqueued) \
     TM_COUNTER("dequeued", ".egress.tm_dequeued", tm_dequeued) \
@@ -20,7 +23,9 @@
     TM_COUNTER("drop_headroom", ".egress.tm_drop_headroom", tm_drop_headroom) \
     TM_COUNTER("drop_pool", ".egress.tm_drop_pool", tm_drop_pool) \
     TM_COUNTER("drop_port", ".egress.tm_drop_port", tm_drop_port) \
-    TM_COUNTER("drop_rx", ".egress.tm_drop_rx", tm_drop_rx)
+    TM_COUNTER("drop_rx", ".egress.tm_drop_rx", tm_drop_rx) \
+    TM_COUNTER("drop_storm_tx", ".egress.tm_drop_storm_tx", tm_drop_storm_tx) \
+    TM_COUNTER("drop_storm_rx", ".egress.tm_drop_storm_rx", tm_drop_storm_rx)
 #define TM_KEEP(object) object.read(value, 0); object.write(0, value);
 
 // The emulation of tm_emulation.p4 looks the tables up in ingress, for the port that a frame came in on and the queue that it
@@ -130,7 +135,63 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
         key = { meta.tm_pool: exact @name("pool"); }
         actions = { tm_set_pool; @defaultonly NoAction; }
         const default_action = NoAction();
-        size = 1;
+        size = 8;
+    }
+
+    @name(".egress.tm_set_headroom_pool") @noWarn("unused")
+    action tm_set_headroom_pool(bit<32> size) { }
+
+    @tm("headroom_pool") @name(".egress.tm_headroom_pool")
+    table tm_headroom_pool {
+        key = { meta.tm_pool: exact @name("pool"); }
+        actions = { tm_set_headroom_pool; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 8;
+    }
+
+    @name(".egress.tm_set_pg_pool") @noWarn("unused")
+    action tm_set_pg_pool(bit<8> pool, bit<8> headroom_pool) { }
+
+    @tm("pg_pool") @name(".egress.tm_pg_pool")
+    table tm_pg_pool {
+        key = {
+            std.egress_port: exact @name("port");
+            meta.tm.pg: exact @name("pg");
+        }
+        actions = { tm_set_pg_pool; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
+    @name(".egress.tm_storm_drop")
+    action tm_storm_drop() { }
+
+    @name(".egress.tm_storm_forward")
+    action tm_storm_forward() { }
+
+    @tm("storm") @name(".egress.tm_storm")
+    table tm_storm {
+        key = {
+            std.egress_port: exact @name("port");
+            meta.tm.priority: exact @name("priority");
+        }
+        actions = { tm_storm_drop; tm_storm_forward; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
+    @name(".egress.tm_set_watchdog") @noWarn("unused")
+    action tm_set_watchdog(bit<32> detect_us, bit<32> restore_us, @name("action") bit<2> mitigation, bit<1> empty_queue) { }
+
+    @tm("watchdog") @name(".egress.tm_watchdog")
+    table tm_watchdog {
+        key = {
+            std.egress_port: exact @name("port");
+            meta.tm.priority: exact @name("priority");
+        }
+        actions = { tm_set_watchdog; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4096;
     }
 
 #ifndef TM_EMULATION
@@ -148,6 +209,17 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
     TM_REGISTER("paused_ns", ".egress.tm_paused_ns", tm_paused_ns)
     TM_REGISTER("pause_count", ".egress.tm_pause_count", tm_pause_count)
     TM_REGISTER("pool_used", ".egress.tm_pool_used", tm_pool_used)
+    TM_REGISTER("pool_watermark", ".egress.tm_pool_watermark", tm_pool_watermark)
+    TM_REGISTER("headroom_pool_used", ".egress.tm_headroom_pool_used", tm_headroom_pool_used)
+    TM_REGISTER("headroom_pool_watermark", ".egress.tm_headroom_pool_watermark", tm_headroom_pool_watermark)
+    TM_REGISTER("storm_state", ".egress.tm_storm_state", tm_storm_state)
+    TM_REGISTER("storm_count", ".egress.tm_storm_count", tm_storm_count)
+    TM_REGISTER("xoff_ns", ".egress.tm_xoff_ns", tm_xoff_ns)
+    TM_REGISTER("xoff_count", ".egress.tm_xoff_count", tm_xoff_count)
+    TM_HISTOGRAM("delay_histogram", ".egress.tm_delay_histogram", tm_delay_histogram)
+    TM_HISTOGRAM("pause_histogram", ".egress.tm_pause_histogram", tm_pause_histogram)
+    TM_HISTOGRAM("xoff_histogram", ".egress.tm_xoff_histogram", tm_xoff_histogram)
+    @tm("queue_sources") @name(".egress.tm_queue_sources") register<bit<256>>(PORT_N_CELLS) tm_queue_sources;
 
     apply {
         bit<64> value;
@@ -162,6 +234,10 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
 #endif
         tm_scheduler.apply();
         tm_pool.apply();
+        tm_headroom_pool.apply();
+        tm_pg_pool.apply();
+        tm_storm.apply();
+        tm_watchdog.apply();
         tm_enqueued.count(0);
         tm_dequeued.count(0);
         tm_drop_queue.count(0);
@@ -170,6 +246,8 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
         tm_drop_pool.count(0);
         tm_drop_port.count(0);
         tm_drop_rx.count(0);
+        tm_drop_storm_tx.count(0);
+        tm_drop_storm_rx.count(0);
         TM_KEEP(tm_queue_depth)
         TM_KEEP(tm_queue_watermark)
         TM_KEEP(tm_pg_depth)
@@ -181,6 +259,19 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
         TM_KEEP(tm_paused_ns)
         TM_KEEP(tm_pause_count)
         TM_KEEP(tm_pool_used)
+        TM_KEEP(tm_pool_watermark)
+        TM_KEEP(tm_headroom_pool_used)
+        TM_KEEP(tm_headroom_pool_watermark)
+        TM_KEEP(tm_storm_state)
+        TM_KEEP(tm_storm_count)
+        TM_KEEP(tm_xoff_ns)
+        TM_KEEP(tm_xoff_count)
+        TM_KEEP(tm_delay_histogram)
+        TM_KEEP(tm_pause_histogram)
+        TM_KEEP(tm_xoff_histogram)
+        bit<256> sources;
+        tm_queue_sources.read(sources, 0);
+        tm_queue_sources.write(0, sources);
     }
 }
 

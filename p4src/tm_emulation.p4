@@ -33,6 +33,7 @@ const bit<2> ROUND_NEVER = 3;
 
 // A ticket whose holder is lost (dropped unseen by a full buffer) is given up after this time without a frame sent.
 const bit<48> GIVE_UP_US = 1000000;
+const bit<48> FOREVER_US = 48w1 << 40; // 12 days
 const bit<32> DEFAULT_QUEUE_LIMIT = 256; // frames; the contract's 256 KiB
 
 #define TIME_FRACTION_BITS 12
@@ -80,16 +81,17 @@ control QuantumTime(inout metadata_t meta) {
 
 // A new time replaces the running one; 0 ends it. The sum of pauses takes back what is left of the running one.
 #define PAUSE_CELL(n) \
-    if (meta.tm.pause_vector[n:n] == 1) { pause_cell(base + n, meta.tm.pause_time##n); }
+    if (meta.tm.pause_vector[n:n] == 1) { pause_cell(base + n, meta.tm.pause_time##n, meta.tm.pause_forever[n:n]); }
 
 control EmulatedPause(inout metadata_t meta, in bit<32> base) {
     @name(".ingress.emu_pause_cell")
-    action pause_cell(bit<32> cell, bit<16> time) {
+    action pause_cell(bit<32> cell, bit<16> time, bit<1> forever) {
         bit<48> now = meta.emu_now;
         bit<48> old_end;
         emu_until.read(old_end, cell);
-        bit<48> end = now + (bit<48>)(((bit<64>)time * (bit<64>)meta.emu_quantum
+        bit<48> length = (bit<48>)(((bit<64>)time * (bit<64>)meta.emu_quantum
             + ((1 << TIME_FRACTION_BITS) - 1)) >> TIME_FRACTION_BITS);
+        bit<48> end = now + (forever == 1 ? FOREVER_US : length);
         emu_until.write(cell, end);
         bit<48> sum;
         emu_paused.read(sum, cell);

@@ -35,8 +35,10 @@ from switch.tm_settings import (
     Scheduler,
     StaticGroup,
     StaticLimit,
+    StormAction,
     Strict,
     SwitchCoreError,
+    Watchdog,
     check_port,
 )
 
@@ -64,10 +66,12 @@ __all__ = [
     "Scheduler",
     "StaticGroup",
     "StaticLimit",
+    "StormAction",
     "Strict",
     "SwitchCore",
     "SwitchCoreError",
     "TrafficManager",
+    "Watchdog",
 ]
 
 _STATS: Final = (
@@ -84,6 +88,7 @@ _STATS: Final = (
     "cpu_dropped",
     "memory_dropped",
     "reentered",
+    "events_made",
 )
 _RECORD: Final = struct.Struct("<IIIIQQ")
 _EVENT_PACKET_IN: Final = 1
@@ -154,11 +159,16 @@ def _load(path: Path) -> ctypes.CDLL:
         "tm_set_scheduler": (i32, [p, u32, u32, u32, u64, u64]),
         "tm_set_pg": (i32, [p, u32, u32, ctypes.c_bool, u32, u32, u32, u32, u32, u64]),
         "tm_set_queue": (i32, [p, u32, u32, ctypes.c_bool, u32, u64]),
-        "tm_set_pool": (i32, [p, u64, u64]),
+        "tm_set_pool": (i32, [p, u32, u64, u64]),
+        "tm_set_headroom_pool": (i32, [p, u32, u64, u64]),
+        "tm_set_pg_pool": (i32, [p, u32, u32, u32, u32, u64]),
+        "sw_set_storm": (i32, [p, u32, u32, u32, u64]),
+        "sw_set_watchdog": (i32, [p, u32, u32, u32, u32, u32, ctypes.c_bool, u64]),
         "tm_block_port": (i32, [p, u32, ctypes.c_bool, u64]),
         "tm_read_counter": (_Count, [p, u32, u32]),
         "tm_clear_counter": (i32, [p, u32, u32]),
         "tm_read_state": (u64, [p, u32, u32, u64]),
+        "tm_read_sources": (None, [p, u32, ctypes.POINTER(u64)]),
         "tm_clear_watermark": (i32, [p, u32, u32]),
         "tm_check": (cp, [p]),
     }

@@ -16,22 +16,30 @@ from switch.p4rt.errors import Code
 from switch.p4rt.schema import Schema, Table
 from switch.tm_settings import (
     COUNTER_KINDS,
+    DEFAULT_POOL_BYTES,
+    HISTOGRAM_KINDS,
     MAX_RATE_BPS,
+    OWN_HEADROOM,
+    POOLS,
     STATE_KINDS,
     WATERMARK_KINDS,
+    WIDE_KIND,
     Cbs,
     DynamicGroup,
     DynamicLimit,
     Ets,
     StaticGroup,
     StaticLimit,
+    StormAction,
     Strict,
+    Watchdog,
 )
 
 if TYPE_CHECKING:
     from switch.core import TrafficManager
 
-REGISTER_KINDS = STATE_KINDS
+REGISTER_KINDS = (*STATE_KINDS, WIDE_KIND)
+CLEARABLE_KINDS = WATERMARK_KINDS + HISTOGRAM_KINDS
 ALPHA_MIN, ALPHA_MAX = -8, 7
 ETS_WEIGHT_MIN, ETS_WEIGHT_MAX = 1, 100
 
@@ -104,10 +112,44 @@ def _queue_dynamic(tm: TrafficManager, key: Key, params: tuple[int, ...]) -> Non
     tm.set_queue(key[0], key[1], DynamicLimit(_alpha(params[0])))
 
 
+def _pool_number(field: str, number: int) -> int:
+    if number >= POOLS:
+        raise PipelineError(f"{field} {number}: must be 0..{POOLS - 1}")
+    return number
+
+
 def _pool(tm: TrafficManager, key: Key, params: tuple[int, ...]) -> None:
-    if key[0] != 0:
-        raise PipelineError(f"pool {key[0]}: there is one pool, 0")
-    tm.set_pool(params[0])
+    tm.set_pool(params[0], _pool_number("pool", key[0]))
+
+
+def _headroom_pool(tm: TrafficManager, key: Key, params: tuple[int, ...]) -> None:
+    tm.set_headroom_pool(_pool_number("pool", key[0]), params[0])
+
+
+def _pg_pool(tm: TrafficManager, key: Key, params: tuple[int, ...]) -> None:
+    pool, headroom_pool = params
+    if headroom_pool >= POOLS and headroom_pool != OWN_HEADROOM:
+        raise PipelineError(
+            f"headroom_pool {headroom_pool}: must be 0..{POOLS - 1}, or {OWN_HEADROOM} for headroom of the group's own"
+        )
+    tm.set_pg_pool(key[0], key[1], _pool_number("pool", pool), headroom_pool)
+
+
+def _storm_drop(tm: TrafficManager, key: Key, params: tuple[int, ...]) -> None:
+    tm.set_storm(key[0], key[1], StormAction.DROP)
+
+
+def _storm_forward(tm: TrafficManager, key: Key, params: tuple[int, ...]) -> None:
+    tm.set_storm(key[0], key[1], StormAction.FORWARD)
+
+
+def _watchdog(tm: TrafficManager, key: Key, params: tuple[int, ...]) -> None:
+    detect_us, restore_us, action, empty_queue = params
+    if detect_us == 0:
+        raise PipelineError("detect_us 0: must be 1..4294967295")
+    if action > max(StormAction):
+        raise PipelineError(f"action {action}: must be 0 (alert), 1 (forward) or 2 (drop)")
+    tm.set_watchdog(key[0], key[1], Watchdog(detect_us, restore_us, StormAction(action), bool(empty_queue)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +179,31 @@ _KINDS: Mapping[str, _Kind] = {
         {"tm_queue_static": ((32,), _queue_static), "tm_queue_dynamic": ((8,), _queue_dynamic)},
         lambda tm, key: tm.set_queue(key[0], key[1], StaticLimit()),
     ),
-    "pool": _Kind((8,), {"tm_set_pool": ((32,), _pool)}, lambda tm, key: tm.set_pool()),
+    "pool": _Kind(
+        (8,),
+        {"tm_set_pool": ((32,), _pool)},
+        lambda tm, key: tm.set_pool(0 if key[0] else DEFAULT_POOL_BYTES, key[0]),
+    ),
+    "headroom_pool": _Kind(
+        (8,),
+        {"tm_set_headroom_pool": ((32,), _headroom_pool)},
+        lambda tm, key: tm.set_headroom_pool(key[0]),
+    ),
+    "pg_pool": _Kind(
+        (9, 3),
+        {"tm_set_pg_pool": ((8, 8), _pg_pool)},
+        lambda tm, key: tm.set_pg_pool(key[0], key[1]),
+    ),
+    "storm": _Kind(
+        (9, 3),
+        {"tm_storm_drop": ((), _storm_drop), "tm_storm_forward": ((), _storm_forward)},
+        lambda tm, key: tm.set_storm(key[0], key[1]),
+    ),
+    "watchdog": _Kind(
+        (9, 3),
+        {"tm_set_watchdog": ((32, 32, 2, 1), _watchdog)},
+        lambda tm, key: tm.set_watchdog(key[0], key[1]),
+    ),
 }
 
 
@@ -231,11 +297,12 @@ class TrafficManagerTables:
         return self._tm.read_state(kind, index)
 
     def register_write(self, kind: str, index: int, value: int) -> None:
-        """Watermarks can be cleared by writing 0; everything else is read only."""
-        if kind not in WATERMARK_KINDS:
+        """Watermarks and histograms can be cleared by writing 0; everything else is read only."""
+        if kind not in CLEARABLE_KINDS:
             raise ReadOnly(f"@tm register {kind} is read only")
         if value:
-            raise PipelineError(f"data {value}: only 0 can be written to a watermark (clear)")
+            what = "watermark" if kind in WATERMARK_KINDS else "histogram"
+            raise PipelineError(f"data {value}: only 0 can be written to a {what} (clear)")
         self._tm.clear_watermark(kind, index)
 
 

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING
 from switch.api import CounterValue
 from switch.tm_settings import (
     COUNTER_KINDS,
+    DEFAULT_POOL_BYTES,
+    HISTOGRAM_KINDS,
     IDENTITY_QUEUE_MAP,
     MAX_RATE_BPS,
+    OWN_HEADROOM,
+    POOLS,
     STATE_KINDS,
     WATERMARK_KINDS,
+    WIDE_KIND,
     Cbs,
     Ets,
     PriorityGroup,
@@ -23,8 +28,10 @@ from switch.tm_settings import (
     Scheduler,
     StaticGroup,
     StaticLimit,
+    StormAction,
     Strict,
     SwitchCoreError,
+    Watchdog,
     check_index,
     check_port,
     check_range,
@@ -130,10 +137,48 @@ class TrafficManager:
             check_range("alpha", limit.alpha, -16, 16)
             self._call("tm_set_queue", port, queue, True, limit.alpha & 0xFF)
 
-    def set_pool(self, size: int = 16 << 20) -> None:
-        """Shared bytes of the switch."""
+    def set_pool(self, size: int = DEFAULT_POOL_BYTES, pool: int = 0) -> None:
+        """Shared bytes of a pool, 0..7. At first pool 0 has 16 MiB, the others nothing."""
+        check_range("pool", pool, 0, POOLS - 1)
         check_range("pool size", size, 0, 0xFFFFFFFF)
-        self._call("tm_set_pool", size)
+        self._call("tm_set_pool", pool, size)
+
+    def set_headroom_pool(self, pool: int, size: int = 0) -> None:
+        """Bytes that the headroom of all groups of a headroom pool, 0..7, may use together."""
+        check_range("headroom pool", pool, 0, POOLS - 1)
+        check_range("headroom pool size", size, 0, 0xFFFFFFFF)
+        self._call("tm_set_headroom_pool", pool, size)
+
+    def set_pg_pool(self, port: int, pg: int, pool: int = 0, headroom_pool: int = OWN_HEADROOM) -> None:
+        """Pools of a priority group; headroom pool 255: its headroom is its own. What it holds moves with it."""
+        check_port(port)
+        check_range("pg", pg, 0, 7)
+        check_range("pool", pool, 0, POOLS - 1)
+        if headroom_pool != OWN_HEADROOM:
+            check_range("headroom pool", headroom_pool, 0, POOLS - 1)
+        self._call("tm_set_pg_pool", port, pg, pool, headroom_pool)
+
+    def set_storm(self, port: int, priority: int, action: StormAction | None = None) -> None:
+        """Mitigate a PFC storm of a priority (`FORWARD` or `DROP`), or no longer (None)."""
+        check_port(port)
+        check_range("priority", priority, 0, 7)
+        if action is StormAction.ALERT:
+            raise SwitchCoreError("action ALERT: a storm is mitigated by FORWARD or DROP")
+        self._call_core("sw_set_storm", port, priority, 0 if action is None else int(action))
+
+    def set_watchdog(self, port: int, priority: int, watchdog: Watchdog | None = None) -> None:
+        """The switch's own watchdog of a priority, or none. One that is taken away ends what it had mitigated."""
+        check_port(port)
+        check_range("priority", priority, 0, 7)
+        if watchdog is None:
+            self._call_core("sw_set_watchdog", port, priority, 0, 0, 0, 0)
+            return
+        check_range("detect_us", watchdog.detect_us, 1, 0xFFFFFFFF)
+        check_range("restore_us", watchdog.restore_us, 0, 0xFFFFFFFF)
+        self._call_core(
+            "sw_set_watchdog", port, priority, watchdog.detect_us, watchdog.restore_us, int(watchdog.action),
+            watchdog.empty_queue,
+        )  # fmt: skip
 
     # --- counters and state; kinds as the `@tm` names, indexes port * 8 + n
 
@@ -149,16 +194,24 @@ class TrafficManager:
             self._lib.tm_clear_counter(self._tm, kind_number(COUNTER_KINDS, kind), index)
 
     def read_state(self, kind: str, index: int) -> int:
-        """State now. `pause_left` in quanta, `paused_ns` in nanoseconds, depths and watermarks in bytes."""
-        check_index(index)
+        """State now. `pause_left` in quanta, `paused_ns` and `xoff_ns` in nanoseconds, depths and watermarks in bytes.
+
+        Pools have the index of the pool; histograms (port * 8 + n) * 32 + bucket.
+        """
+        check_index(index, kind)
         with self._core.lock():
+            if kind == WIDE_KIND:
+                words = (ctypes.c_uint64 * 4)()
+                self._lib.tm_read_sources(self._tm, index, words)
+                return sum(word << (64 * number) for number, word in enumerate(words))
             return int(self._lib.tm_read_state(self._tm, kind_number(STATE_KINDS, kind), index, self._core.now_ps))
 
     def clear_watermark(self, kind: str, index: int) -> None:
-        """Start a watermark again from what is held now."""
-        check_index(index)
-        if kind not in WATERMARK_KINDS:
-            raise SwitchCoreError(f"{kind} is not a watermark; they are {', '.join(WATERMARK_KINDS)}")
+        """Start a watermark again from what is held now, or a bucket of a histogram from 0."""
+        check_index(index, kind)
+        if kind not in WATERMARK_KINDS + HISTOGRAM_KINDS:
+            known = ", ".join(WATERMARK_KINDS + HISTOGRAM_KINDS)
+            raise SwitchCoreError(f"{kind} is not a watermark; they are {known}")
         with self._core.lock():
             self._lib.tm_clear_watermark(self._tm, kind_number(STATE_KINDS, kind), index)
 
@@ -172,6 +225,11 @@ class TrafficManager:
     def _call(self, name: str, *arguments: int) -> None:
         with self._core.lock():
             if getattr(self._lib, name)(self._tm, *arguments, self._core.now_ps) < 0:
+                raise SwitchCoreError(f"{name}{arguments}: refused")
+
+    def _call_core(self, name: str, *arguments: int) -> None:
+        with self._core.lock():
+            if getattr(self._lib, name)(self._core._sw, *arguments, self._core.now_ps) < 0:
                 raise SwitchCoreError(f"{name}{arguments}: refused")
 
 

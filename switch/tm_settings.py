@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 
 MAX_PORTS: Final = 512
@@ -25,6 +26,8 @@ COUNTER_KINDS: Final = (
     "drop_pool",
     "drop_port",
     "drop_rx",
+    "drop_storm_tx",
+    "drop_storm_rx",
 )
 STATE_KINDS: Final = (
     "queue_depth",
@@ -39,8 +42,34 @@ STATE_KINDS: Final = (
     "pause_count",
     "pool_used",
     "queue_packets",
+    "pool_watermark",
+    "headroom_pool_used",
+    "headroom_pool_watermark",
+    "storm_state",
+    "storm_count",
+    "xoff_ns",
+    "xoff_count",
+    "delay_histogram",
+    "pause_histogram",
+    "xoff_histogram",
 )
-WATERMARK_KINDS: Final = ("queue_watermark", "pg_watermark", "pg_headroom_watermark")
+WIDE_KIND: Final = "queue_sources"
+"""State of 256 bits: bit p set: a packet that came in on port p waits in the queue."""
+WATERMARK_KINDS: Final = (
+    "queue_watermark",
+    "pg_watermark",
+    "pg_headroom_watermark",
+    "pool_watermark",
+    "headroom_pool_watermark",
+)
+HISTOGRAM_KINDS: Final = ("delay_histogram", "pause_histogram", "xoff_histogram")
+HISTOGRAM_BUCKETS: Final = 32
+POOLS: Final = 8
+OWN_HEADROOM: Final = 255
+"""Headroom pool of a group whose headroom is its own."""
+PAUSE_LEFT_FOREVER: Final = 65_536
+"""What `pause_left` says of a pause that ends only when it is resumed."""
+DEFAULT_POOL_BYTES: Final = 16 << 20
 IDENTITY_QUEUE_MAP: Final = sum(n << (3 * n) for n in range(8))
 
 
@@ -114,6 +143,29 @@ class DynamicLimit:
 
 QueueLimit = StaticLimit | DynamicLimit
 
+
+class StormAction(IntEnum):
+    """What is done about a PFC storm of a (port, priority). Values are those of `egress.tm_set_watchdog`."""
+
+    ALERT = 0
+    """Nothing but an event (own watchdog only)."""
+    FORWARD = 1
+    """Pauses of the priority are ignored."""
+    DROP = 2
+    """They are ignored, and packets of the priority, to the port and from it, are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watchdog:
+    """The switch's own detection of storms. Times in microseconds; `restore_us` 0: never by itself."""
+
+    detect_us: int
+    restore_us: int
+    action: StormAction
+    empty_queue: bool = False
+    """Detect whether or not a packet of the priority waits."""
+
+
 Replicas = Sequence[tuple[int, int]]
 """(egress port, rid) of each copy."""
 
@@ -127,8 +179,9 @@ def check_port(port: int) -> None:
     check_range("port", port, 0, MAX_PORTS - 1)
 
 
-def check_index(index: int) -> None:
-    check_range("index", index, 0, MAX_PORTS * 8 - 1)
+def check_index(index: int, kind: str = "") -> None:
+    """Of a cell of a counter or of state; histograms have more of them."""
+    check_range("index", index, 0, MAX_PORTS * 8 * (HISTOGRAM_BUCKETS if kind in HISTOGRAM_KINDS else 1) - 1)
 
 
 def kind_number(kinds: tuple[str, ...], kind: str) -> int:

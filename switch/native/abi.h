@@ -22,6 +22,8 @@ enum {
     INSTANCE_COALESCED = 3, INSTANCE_RECIRC = 4, INSTANCE_REPLICATION = 5, INSTANCE_RESUBMIT = 6,
     /* ours: an empty packet that starts in egress and that the program turns into a PFC frame */
     INSTANCE_TM_PFC = 7,
+    /* ours too: an empty packet for the CPU port, by which the traffic manager tells the controller something */
+    INSTANCE_TM_EVENT = 8,
 };
 
 /* What the program asked of the target while a control ran. The core clears it before each control
@@ -53,7 +55,8 @@ typedef struct pkt {
     /* traffic manager's own */
     uint64_t enq_ps;
     uint32_t charged_bytes;     /* what this packet holds in the ingress accounting and in its queue */
-    uint32_t charged_headroom;
+    uint8_t priority;           /* what pauses and storms of the peer are about */
+    uint8_t spare[3];
     uint16_t in_port;
     uint16_t out_port;
     uint8_t queue;

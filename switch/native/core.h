@@ -2,6 +2,7 @@
  *
  * `sw_receive` runs parse and ingress at once and enqueues; `sw_advance` runs what is due up to a time: dequeues, egress, deparse,
  * transmission, recirculation. Frames leave through the output function, or wait in a list for `sw_outputs_take`.
+ * Rooms: core.c has packets and time, core_create.c what a core is made of, core_api.c everything else that is called on it.
  * A caller that shares a core with a running driver holds `sw_lock`. driver.c drives it in real time. */
 #ifndef DCB_CORE_H
 #define DCB_CORE_H
@@ -34,6 +35,7 @@ typedef struct sw_stats { /* frames; order is the ABI with switch/core.py */
     uint64_t cpu_dropped;     /* event ring full */
     uint64_t memory_dropped;  /* copies that found no memory */
     uint64_t reentered;
+    uint64_t events_made;     /* packet-ins that the traffic manager asked for */
 } sw_stats_t;
 
 typedef struct sw_bind {
@@ -64,7 +66,7 @@ typedef struct sw {
         sw_bind_t ingress_port, egress_spec, egress_port, instance_type, packet_length, enq_timestamp, enq_qdepth, deq_timedelta, deq_qdepth,
             ingress_ts, egress_ts, mcast_grp, egress_rid, priority;
         sw_bind_t tm_valid, tm_pg, tm_lossless, tm_pause_valid, tm_pause_vector, tm_pause_time[TM_QUEUES], tm_pfc_request, tm_pfc_vector,
-            tm_pfc_time[TM_QUEUES], tm_enq_depth, tm_deq_depth;
+            tm_pfc_time[TM_QUEUES], tm_enq_depth, tm_deq_depth, tm_priority, tm_pause_forever, tm_event, tm_event_port, tm_event_priority;
     } f;
     pthread_mutex_t mutex;     /* recursive */
     int waiting;               /* control callers that want it; the driver lets them go first */
@@ -107,6 +109,11 @@ int sw_delete_multicast(sw_t *sw, uint32_t group);
 int sw_set_clone_session(sw_t *sw, uint32_t session, const uint16_t *ports, const uint16_t *rids, uint32_t n, uint32_t cos, uint32_t truncate_bytes);
 int sw_delete_clone_session(sw_t *sw, uint32_t session);
 
+/* tm_set_storm and tm_set_watchdog, freeing what they flush. */
+int sw_set_storm(sw_t *sw, uint32_t port, uint32_t priority, uint32_t action, uint64_t now_ps);
+int sw_set_watchdog(sw_t *sw, uint32_t port, uint32_t priority, uint32_t detect_us, uint32_t restore_us, uint32_t action, bool empty_queue,
+                    uint64_t now_ps);
+
 void sw_lock(sw_t *sw);
 void sw_unlock(sw_t *sw);
 
@@ -114,5 +121,10 @@ void sw_unlock(sw_t *sw);
  * comes out. Returns the nanoseconds it took; *sent gets the number of frames that left. */
 uint64_t sw_bench(sw_t *sw, const uint8_t *const *frames, const uint32_t *lens, const uint16_t *ports, uint32_t n, uint64_t count,
                   uint64_t gap_ps, uint64_t *sent);
+
+/* Between the rooms. */
+void sw_output_to_list(void *arg, pkt_t *pkt, uint32_t port, uint64_t start_ps, uint64_t end_ps); /* the output function of a fresh core */
+void sw_free_list(sw_t *sw, pkt_t *pkt);
+void sw_free_flushed(sw_t *sw);
 
 #endif

@@ -2,32 +2,47 @@
  * group is XOFF, and what the peer has to be told.
  *
  * A group's three parts are counted per group, not per packet: a packet takes reserved, then shared, then headroom, and gives
- * back headroom, then shared, then reserved, so headroom is empty whenever the group is below its threshold. */
-#include "tm.h"
+ * back headroom, then shared, then reserved, so headroom is empty whenever the group is below its threshold. Shared bytes are
+ * also counted by the group's pool, headroom by its headroom pool if it has one. */
+#include "tm_room.h"
 
 static inline uint64_t min64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static inline uint64_t pool_free(const tm_t *tm) { return tm->pool_bytes > tm->pool_used ? tm->pool_bytes - tm->pool_used : 0; }
+static inline uint64_t pool_free(const tm_pool_t *pool) { return pool->bytes > pool->used ? pool->bytes - pool->used : 0; }
 
-uint64_t tmb_scale(const tm_t *tm, int8_t alpha)
+static inline void pool_take(tm_pool_t *pool, uint64_t bytes)
 {
-    uint64_t free_bytes = pool_free(tm);
-    return alpha >= 0 ? free_bytes << alpha : (alpha <= -64 ? 0 : free_bytes >> -alpha);
+    pool->used += bytes;
+    if (pool->used > pool->watermark)
+        pool->watermark = pool->used;
+}
+
+uint64_t tmb_scale(const tm_pool_t *pool, int8_t alpha)
+{
+    uint64_t free_bytes = pool_free(pool);
+    return alpha >= 0 ? free_bytes << alpha : free_bytes >> -alpha;
 }
 
 static inline uint64_t pg_used(const tm_pg_t *g) { return g->reserved_used + g->shared_used + g->headroom_used; }
+
+/* What is left of the group's headroom, for one packet. */
+static inline uint64_t headroom_free(const tm_t *tm, const tm_pg_t *g)
+{
+    uint64_t own = g->headroom_bytes > g->headroom_used ? g->headroom_bytes - g->headroom_used : 0;
+    return g->headroom_pool == TM_OWN_HEADROOM ? own : min64(own, pool_free(&tm->headroom_pools[g->headroom_pool]));
+}
 
 /* Shared bytes that the group may hold now. */
 static inline uint64_t shared_limit(const tm_t *tm, const tm_pg_t *g)
 {
     if (g->dynamic)
-        return tmb_scale(tm, g->alpha);
+        return tmb_scale(&tm->pools[g->pool], g->alpha);
     return g->xoff_bytes > g->reserved_bytes ? g->xoff_bytes - g->reserved_bytes : 0;
 }
 
 static inline uint64_t xoff_level(const tm_t *tm, const tm_pg_t *g)
 {
-    return g->dynamic ? g->reserved_bytes + tmb_scale(tm, g->alpha) : g->xoff_bytes;
+    return g->dynamic ? g->reserved_bytes + tmb_scale(&tm->pools[g->pool], g->alpha) : g->xoff_bytes;
 }
 
 static void xoff_list_add(tm_t *tm, uint32_t cell, tm_pg_t *g)
@@ -52,7 +67,7 @@ void tmb_desire(tm_t *tm, tm_port_t *p, uint64_t now_ps)
     mask &= p->tx_enable;
     if (mask != p->desired) {
         p->desired = mask;
-        tm_plan(tm, p, now_ps);
+        tms_plan(tm, p, now_ps);
     }
 }
 
@@ -66,25 +81,29 @@ static void evaluate(tm_t *tm, tm_port_t *p, tm_pg_t *g, bool refused, uint64_t 
         if (!over)
             return;
         g->xoff = 1;
+        g->xoff_since_ps = now_ps;
+        g->xoff_count++;
         xoff_list_add(tm, p->number * TM_QUEUES + (uint32_t)(g - p->pgs), g);
     } else {
         uint64_t xon = g->dynamic ? (level > g->xon_bytes ? level - g->xon_bytes : 0) : g->xon_bytes;
         if (over || used > xon)
             return;
         g->xoff = 0;
+        g->xoff_total_ps += now_ps - g->xoff_since_ps;
+        tm_histogram_add(tm, TM_HISTOGRAM_XOFF, p->number * TM_QUEUES + (uint32_t)(g - p->pgs), now_ps - g->xoff_since_ps);
         xoff_list_remove(tm, g);
     }
     tmb_desire(tm, p, now_ps);
 }
 
-/* More of the pool is free: groups with a dynamic threshold may have come below it without a packet of their own moving. */
-static void evaluate_waiting(tm_t *tm, uint64_t now_ps)
+/* More of a pool is free: groups with a dynamic threshold may have come below it without a packet of their own moving. */
+static void evaluate_waiting(tm_t *tm, uint32_t pool, uint64_t now_ps)
 {
     for (uint32_t i = tm->xoff_len; i-- > 0;) {
         uint16_t cell = tm->xoff_list[i];
         tm_port_t *p = &tm->ports[cell / TM_QUEUES];
         tm_pg_t *g = &p->pgs[cell % TM_QUEUES];
-        if (g->dynamic)
+        if (g->dynamic && g->pool == pool)
             evaluate(tm, p, g, false, now_ps);
     }
 }
@@ -96,15 +115,16 @@ int tmb_charge(tm_t *tm, pkt_t *pkt, uint64_t now_ps)
     uint64_t len = pkt->len, left = len;
     uint64_t r = min64(left, g->reserved_bytes > g->reserved_used ? g->reserved_bytes - g->reserved_used : 0);
     left -= r;
+    tm_pool_t *pool = &tm->pools[g->pool];
     uint64_t s = 0, h = 0;
     if (left) {
         uint64_t limit = shared_limit(tm, g);
         uint64_t room = limit > g->shared_used ? limit - g->shared_used : 0;
-        uint64_t pool_room = pool_free(tm);
+        uint64_t pool_room = pool_free(pool);
         s = min64(left, min64(room, pool_room));
         left -= s;
         if (left) {
-            uint64_t headroom_room = pkt->lossless && g->headroom_bytes > g->headroom_used ? g->headroom_bytes - g->headroom_used : 0;
+            uint64_t headroom_room = pkt->lossless ? headroom_free(tm, g) : 0;
             if (left > headroom_room) {
                 int reason = pool_room < room ? TM_DROP_POOL : TM_DROP_PG_LIMIT;
                 if (pkt->lossless && (g->headroom_bytes || !g->dynamic))
@@ -119,8 +139,12 @@ int tmb_charge(tm_t *tm, pkt_t *pkt, uint64_t now_ps)
     }
     g->reserved_used += r;
     g->shared_used += s;
-    g->headroom_used += h;
-    tm->pool_used += s;
+    pool_take(pool, s);
+    if (h) {
+        g->headroom_used += h;
+        if (g->headroom_pool != TM_OWN_HEADROOM)
+            pool_take(&tm->headroom_pools[g->headroom_pool], h);
+    }
     g->packets++;
     uint64_t used = pg_used(g);
     if (used > g->watermark)
@@ -128,7 +152,6 @@ int tmb_charge(tm_t *tm, pkt_t *pkt, uint64_t now_ps)
     if (g->headroom_used > g->headroom_watermark)
         g->headroom_watermark = g->headroom_used;
     pkt->charged_bytes = (uint32_t)len;
-    pkt->charged_headroom = (uint32_t)h;
     evaluate(tm, p, g, false, now_ps);
     return 0;
 }
@@ -139,12 +162,16 @@ void tmb_release(tm_t *tm, const pkt_t *pkt, uint64_t now_ps)
     tm_pg_t *g = &p->pgs[pkt->pg];
     uint64_t left = pkt->charged_bytes;
     uint64_t h = min64(left, g->headroom_used);
-    g->headroom_used -= h;
+    if (h) {
+        g->headroom_used -= h;
+        if (g->headroom_pool != TM_OWN_HEADROOM)
+            tm->headroom_pools[g->headroom_pool].used -= h;
+    }
     left -= h;
     uint64_t s = min64(left, g->shared_used);
     g->shared_used -= s;
     left -= s;
-    tm->pool_used -= s;
+    tm->pools[g->pool].used -= s;
     g->reserved_used -= left;
     g->packets--;
     if (!tm->xoff_len)
@@ -152,29 +179,40 @@ void tmb_release(tm_t *tm, const pkt_t *pkt, uint64_t now_ps)
     if (g->xoff)
         evaluate(tm, p, g, false, now_ps);
     if (s)
-        evaluate_waiting(tm, now_ps);
+        evaluate_waiting(tm, g->pool, now_ps);
 }
 
 void tmb_defaults(tm_pg_t *g)
 {
     g->dynamic = 1;
     g->alpha = 0;
+    g->headroom_pool = TM_OWN_HEADROOM;
 }
 
-/* Splits what the group holds anew, by its new configuration. What fits nowhere stays charged to the pool, which is then over
+/* Takes what the group holds out of its pools: `place` puts it into them, or into others. */
+static void lift(tm_t *tm, tm_pg_t *g)
+{
+    tm->pools[g->pool].used -= g->shared_used;
+    if (g->headroom_pool != TM_OWN_HEADROOM)
+        tm->headroom_pools[g->headroom_pool].used -= g->headroom_used;
+}
+
+/* Splits what the group holds anew, by its configuration. What fits nowhere stays charged to the pool, which is then over
  * its size until it drains; not a byte is forgotten. */
-static void resplit(tm_t *tm, tm_pg_t *g)
+static void place(tm_t *tm, tm_pg_t *g)
 {
     uint64_t used = pg_used(g);
-    tm->pool_used -= g->shared_used;
+    tm_pool_t *pool = &tm->pools[g->pool];
     g->shared_used = g->headroom_used = 0;
     g->reserved_used = min64(used, g->reserved_bytes);
     uint64_t left = used - g->reserved_used;
-    uint64_t s = min64(left, min64(shared_limit(tm, g), pool_free(tm)));
-    uint64_t h = min64(left - s, g->headroom_bytes);
+    uint64_t s = min64(left, min64(shared_limit(tm, g), pool_free(pool)));
+    uint64_t h = min64(left - s, headroom_free(tm, g));
     g->headroom_used = h;
     g->shared_used = left - h;
-    tm->pool_used += g->shared_used;
+    pool_take(pool, g->shared_used);
+    if (g->headroom_pool != TM_OWN_HEADROOM)
+        pool_take(&tm->headroom_pools[g->headroom_pool], h);
     if (h > g->headroom_watermark)
         g->headroom_watermark = h;
 }
@@ -194,6 +232,7 @@ int tm_set_pg(tm_t *tm, uint32_t port, uint32_t pg, bool dynamic, uint32_t reser
     }
     tm_port_t *p = tm_touch(tm, port);
     tm_pg_t *g = &p->pgs[pg];
+    lift(tm, g);
     g->dynamic = dynamic;
     g->alpha = (int8_t)alpha;
     g->reserved_bytes = reserved;
@@ -201,111 +240,53 @@ int tm_set_pg(tm_t *tm, uint32_t port, uint32_t pg, bool dynamic, uint32_t reser
     g->xon_bytes = xon_or_offset;
     g->headroom_bytes = headroom;
     g->priorities = (uint8_t)priorities;
-    resplit(tm, g);
+    place(tm, g);
     evaluate(tm, p, g, false, now_ps);
     tmb_desire(tm, p, now_ps);
-    evaluate_waiting(tm, now_ps);
+    evaluate_waiting(tm, g->pool, now_ps);
     tm_debug_check(tm);
     return 0;
 }
 
-int tm_set_pool(tm_t *tm, uint64_t bytes, uint64_t now_ps)
+int tm_set_pg_pool(tm_t *tm, uint32_t port, uint32_t pg, uint32_t pool, uint32_t headroom_pool, uint64_t now_ps)
 {
-    if (bytes > UINT32_MAX)
+    if (port >= TM_PORTS || pg >= TM_QUEUES || pool >= TM_POOLS || (headroom_pool >= TM_POOLS && headroom_pool != TM_OWN_HEADROOM))
         return -1;
-    tm->pool_bytes = bytes;
+    tm_port_t *p = tm_touch(tm, port);
+    tm_pg_t *g = &p->pgs[pg];
+    uint32_t before = g->pool;
+    lift(tm, g);
+    g->pool = (uint8_t)pool;
+    g->headroom_pool = (uint8_t)headroom_pool;
+    place(tm, g);
+    evaluate(tm, p, g, false, now_ps);
+    evaluate_waiting(tm, before, now_ps);
+    evaluate_waiting(tm, pool, now_ps);
+    tm_debug_check(tm);
+    return 0;
+}
+
+int tm_set_pool(tm_t *tm, uint32_t pool, uint64_t bytes, uint64_t now_ps)
+{
+    if (pool >= TM_POOLS || bytes > UINT32_MAX)
+        return -1;
+    tm->pools[pool].bytes = bytes;
     for (uint32_t i = 0; i < tm->n_touched; i++) {
         tm_port_t *p = &tm->ports[tm->touched[i]];
         for (uint32_t k = 0; k < TM_QUEUES; k++)
-            evaluate(tm, p, &p->pgs[k], false, now_ps);
+            if (p->pgs[k].pool == pool)
+                evaluate(tm, p, &p->pgs[k], false, now_ps);
     }
     tm_debug_check(tm);
     return 0;
 }
 
-/* --- invariants ---------------------------------------------------------------------------------------------------- */
-
-const char *tm_check(tm_t *tm)
+/* What is held stays; a smaller pool takes no more headroom until it has drained below its size. */
+int tm_set_headroom_pool(tm_t *tm, uint32_t pool, uint64_t bytes, uint64_t now_ps)
 {
-    uint64_t pool = 0, packets = 0;
-    for (uint32_t i = 0; i < tm->n_touched; i++)
-        for (uint32_t k = 0; k < TM_QUEUES; k++)
-            tm->ports[tm->touched[i]].pgs[k].check_bytes = tm->ports[tm->touched[i]].pgs[k].check_packets = 0;
-    for (uint32_t i = 0; i < tm->n_touched; i++) {
-        const tm_port_t *p = &tm->ports[tm->touched[i]];
-        uint8_t nonempty = 0;
-        for (uint32_t k = 0; k < TM_QUEUES; k++) {
-            const tm_queue_t *q = &p->queues[k];
-            uint64_t bytes = 0;
-            uint32_t n = 0;
-            const pkt_t *last = NULL;
-            for (const pkt_t *c = q->head; c; last = c, c = c->next) {
-                if (c->out_port != p->number || c->queue != k)
-                    return "a packet sits in a queue that is not its own";
-                bytes += c->charged_bytes;
-                n++;
-                tm->ports[c->in_port].pgs[c->pg].check_bytes += c->charged_bytes;
-                tm->ports[c->in_port].pgs[c->pg].check_packets++;
-            }
-            if (last != q->tail)
-                return "a queue's tail is not its last packet";
-            if (bytes != q->bytes || n != q->packets)
-                return "a queue's depth differs from the sum of its packets";
-            if (n)
-                nonempty |= (uint8_t)(1u << k);
-            packets += n;
-        }
-        if (nonempty != p->nonempty)
-            return "the mask of queues with packets is wrong";
-        if (!p->present && nonempty)
-            return "packets in a queue of a port that is not there";
-        if (p->heap_slot >= 0 && tm->heap[p->heap_slot] != p->number)
-            return "the event heap lost a port";
-    }
-    if (packets != tm->queued_packets)
-        return "the number of queued packets is wrong";
-    uint32_t xoff = 0;
-    for (uint32_t i = 0; i < tm->n_touched; i++) {
-        const tm_port_t *p = &tm->ports[tm->touched[i]];
-        for (uint32_t k = 0; k < TM_QUEUES; k++) {
-            const tm_pg_t *g = &p->pgs[k];
-            if (pg_used(g) != g->check_bytes || g->packets != g->check_packets)
-                return "a priority group's use differs from the bytes of its packets";
-            if (g->headroom_used > g->headroom_bytes)
-                return "a priority group uses more headroom than it has";
-            if (g->reserved_used > g->reserved_bytes)
-                return "a priority group uses more than its reserved bytes as reserved";
-            if (g->xoff && (g->xoff_slot >= tm->xoff_len || tm->xoff_list[g->xoff_slot] != p->number * TM_QUEUES + k))
-                return "the list of XOFF groups is wrong";
-            if (g->xoff && pg_used(g) == 0)
-                return "an empty priority group is XOFF";
-            xoff += g->xoff;
-            pool += g->shared_used;
-        }
-    }
-    if (xoff != tm->xoff_len)
-        return "the number of XOFF groups is wrong";
-    if (pool != tm->pool_used)
-        return "the pool's use differs from the sum of the groups";
-    for (uint32_t i = 1; i < tm->heap_len; i++)
-        if (tm->ports[tm->heap[i]].next_ps < tm->ports[tm->heap[(i - 1) / 2]].next_ps)
-            return "the event heap is out of order";
-    return NULL;
+    (void)now_ps;
+    if (pool >= TM_POOLS || bytes > UINT32_MAX)
+        return -1;
+    tm->headroom_pools[pool].bytes = bytes;
+    return 0;
 }
-
-#ifdef DCB_DEBUG
-#include <stdio.h>
-#include <stdlib.h>
-
-/* At every event while little is queued; every 64th otherwise, since a check walks all packets. */
-void tm_debug_check(tm_t *tm)
-{
-    if (tm->queued_packets > 256 && (tm->check_skip++ & 63))
-        return;
-    const char *broken = tm_check(tm);
-    if (broken) {
-        fprintf(stderr, "tm: invariant broken: %s\n", broken);
-        abort();
-    }
-}
-#endif

@@ -16,7 +16,7 @@ NATIVE = Path(__file__).resolve().parents[2] / "switch" / "native"
 PIPELINE = Path(__file__).with_name("l2_pipeline.c")
 SANITIZE = os.environ.get("DCB_TEST_SANITIZE") == "1"
 WIRE_OVERHEAD = 24  # FCS, preamble, inter-frame gap
-UNITS = ("tm.c", "sw_buffer.c", "sw_store.c", "sw_port.c", "core.c", "driver.c")
+UNITS = tuple(path.name for path in sorted(NATIVE.glob("*.c")) if not path.name.startswith("pl_"))
 
 
 def library(*, debug: bool = True, defines: tuple[str, ...] = ()) -> Path:

@@ -219,8 +219,20 @@ class FakeTrafficManager:
     def set_queue(self, port: int, queue: int, limit: object) -> None:
         self.settings["queue", port, queue] = (limit,)
 
-    def set_pool(self, size: int = 16 << 20) -> None:
-        self.settings["pool", 0] = (size,)
+    def set_pool(self, size: int = 16 << 20, pool: int = 0) -> None:
+        self.settings["pool", pool] = (size,)
+
+    def set_headroom_pool(self, pool: int, size: int = 0) -> None:
+        self.settings["headroom_pool", pool] = (size,)
+
+    def set_pg_pool(self, port: int, pg: int, pool: int = 0, headroom_pool: int = 255) -> None:
+        self.settings["pg_pool", port, pg] = (pool, headroom_pool)
+
+    def set_storm(self, port: int, priority: int, action: object = None) -> None:
+        self.settings["storm", port, priority] = (action,)
+
+    def set_watchdog(self, port: int, priority: int, watchdog: object = None) -> None:
+        self.settings["watchdog", port, priority] = (watchdog,)
 
     def read_counter(self, kind: str, index: int) -> CounterValue:
         return self.counters.get((kind, index), CounterValue())

@@ -38,7 +38,7 @@ NORMAL, I2E, E2E, RECIRC, REPLICATION, RESUBMITTED = 0, 1, 2, 4, 5, 6
 def conserved(core: SwitchCore) -> None:
     """What came in or was made equals what left, was dropped or is held."""
     s = core.stats()
-    made = s["received"] + s["copies"] + s["pfc_made"]
+    made = s["received"] + s["copies"] + s["pfc_made"] + s["events_made"]
     gone = sum(s[name] for name in s if name.endswith("dropped")) + s["transmitted"] + s["to_cpu"]
     assert made == gone + core.packets_held, s
 

@@ -57,6 +57,8 @@ TABLES: dict[str, tuple[list[tuple[str, str, int]], list[str]]] = {
         ],
         ["ingress.acl_drop", "ingress.acl_punt", "ingress.acl_mirror", "ingress.acl_set_class"],
     ),
+    "ingress.pfc_policy": ([("ingress_port", EXACT, 9)], ["ingress.set_pfc_policy"]),
+    "egress.pfc_tx_dialect": ([("egress_port", EXACT, 9)], ["egress.set_pfc_dialect"]),
     "egress.port_mac": ([("egress_port", EXACT, 9)], ["egress.set_src_mac"]),
     "egress.ecn_profile": ([("egress_port", EXACT, 9), ("queue", EXACT, 3)], ["egress.set_ecn"]),
     "egress.pcp_rewrite": ([("egress_port", EXACT, 9), ("priority", EXACT, 3)], ["egress.set_pcp"]),
@@ -76,6 +78,13 @@ TABLES: dict[str, tuple[list[tuple[str, str, int]], list[str]]] = {
         ["egress.tm_queue_static", "egress.tm_queue_dynamic"],
     ),
     "egress.tm_pool": ([("pool", EXACT, 8)], ["egress.tm_set_pool"]),
+    "egress.tm_headroom_pool": ([("pool", EXACT, 8)], ["egress.tm_set_headroom_pool"]),
+    "egress.tm_pg_pool": ([("port", EXACT, 9), ("pg", EXACT, 3)], ["egress.tm_set_pg_pool"]),
+    "egress.tm_storm": (
+        [("port", EXACT, 9), ("priority", EXACT, 3)],
+        ["egress.tm_storm_drop", "egress.tm_storm_forward"],
+    ),
+    "egress.tm_watchdog": ([("port", EXACT, 9), ("priority", EXACT, 3)], ["egress.tm_set_watchdog"]),
 }
 
 ACTIONS: dict[str, list[tuple[str, int]]] = {
@@ -111,6 +120,13 @@ ACTIONS: dict[str, list[tuple[str, int]]] = {
     "egress.tm_queue_static": [("limit", 32)],
     "egress.tm_queue_dynamic": [("alpha", 8)],
     "egress.tm_set_pool": [("size", 32)],
+    "egress.tm_set_headroom_pool": [("size", 32)],
+    "egress.tm_set_pg_pool": [("pool", 8), ("headroom_pool", 8)],
+    "egress.tm_storm_drop": [],
+    "egress.tm_storm_forward": [],
+    "egress.tm_set_watchdog": [("detect_us", 32), ("restore_us", 32), ("action", 2), ("empty_queue", 1)],
+    "ingress.set_pfc_policy": [("dialect", 2), ("storm_action", 2)],
+    "egress.set_pfc_dialect": [("dialect", 2)],
 }
 
 COUNTERS = {
@@ -119,12 +135,16 @@ COUNTERS = {
     *("ingress.pfc_rx_invalid", "ingress.pause_rx_frames", "egress.pfc_tx_frames", "ingress.drops"),
     *("egress.tm_enqueued", "egress.tm_dequeued", "egress.tm_drop_queue", "egress.tm_drop_pg"),
     *("egress.tm_drop_headroom", "egress.tm_drop_pool", "egress.tm_drop_port", "egress.tm_drop_rx"),
+    *("egress.tm_drop_storm_tx", "egress.tm_drop_storm_rx", "ingress.pfc_rx_storm"),
 }
 
 REGISTERS = {
     *("egress.tm_queue_depth", "egress.tm_queue_watermark", "egress.tm_pg_depth", "egress.tm_pg_headroom"),
     *("egress.tm_pg_watermark", "egress.tm_pg_headroom_watermark", "egress.tm_pg_xoff", "egress.tm_pause_left"),
-    *("egress.tm_paused_ns", "egress.tm_pause_count", "egress.tm_pool_used"),
+    *("egress.tm_paused_ns", "egress.tm_pause_count", "egress.tm_pool_used", "egress.tm_pool_watermark"),
+    *("egress.tm_headroom_pool_used", "egress.tm_headroom_pool_watermark", "egress.tm_storm_state"),
+    *("egress.tm_storm_count", "egress.tm_xoff_ns", "egress.tm_xoff_count", "egress.tm_queue_sources"),
+    *("egress.tm_delay_histogram", "egress.tm_pause_histogram", "egress.tm_xoff_histogram"),
 }
 
 TM_KINDS = {
@@ -153,6 +173,23 @@ TM_KINDS = {
     "egress.tm_paused_ns": "paused_ns",
     "egress.tm_pause_count": "pause_count",
     "egress.tm_pool_used": "pool_used",
+    "egress.tm_headroom_pool": "headroom_pool",
+    "egress.tm_pg_pool": "pg_pool",
+    "egress.tm_storm": "storm",
+    "egress.tm_watchdog": "watchdog",
+    "egress.tm_drop_storm_tx": "drop_storm_tx",
+    "egress.tm_drop_storm_rx": "drop_storm_rx",
+    "egress.tm_queue_sources": "queue_sources",
+    "egress.tm_pool_watermark": "pool_watermark",
+    "egress.tm_headroom_pool_used": "headroom_pool_used",
+    "egress.tm_headroom_pool_watermark": "headroom_pool_watermark",
+    "egress.tm_storm_state": "storm_state",
+    "egress.tm_storm_count": "storm_count",
+    "egress.tm_xoff_ns": "xoff_ns",
+    "egress.tm_xoff_count": "xoff_count",
+    "egress.tm_delay_histogram": "delay_histogram",
+    "egress.tm_pause_histogram": "pause_histogram",
+    "egress.tm_xoff_histogram": "xoff_histogram",
 }
 
 TM_FIELDS = {
@@ -168,6 +205,10 @@ TM_FIELDS = {
     **{f"pfc_time{n}": 16 for n in range(8)},
     "enq_depth_bytes": 32,
     "deq_depth_bytes": 32,
+    "pause_forever": 8,
+    "event": 4,
+    "event_port": 9,
+    "event_priority": 3,
 }
 
 
@@ -313,7 +354,15 @@ def test_registers(p4info: Any) -> None:
     registers = named(p4info.registers)
     assert registers.keys() == REGISTERS
     for name, register in registers.items():
-        assert (register.size, register.type_spec.bitstring.bit.bitwidth) == (4096, 64), name
+        size = 4096 * 32 if name.endswith("_histogram") else 4096
+        bits = 256 if name == "egress.tm_queue_sources" else 64
+        assert (register.size, register.type_spec.bitstring.bit.bitwidth) == (size, bits), name
+
+
+def test_the_storm_control_meter(p4info: Any) -> None:
+    (meter,) = p4info.meters
+    assert (meter.preamble.name, meter.size) == ("ingress.pfc_rx_meter", 512)
+    assert meter.spec.unit == p4i.MeterSpec.Unit.Value("PACKETS")
 
 
 def test_what_is_the_traffic_managers_is_marked(p4info: Any) -> None:

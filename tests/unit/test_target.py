@@ -8,7 +8,17 @@ from p4rt_direct import OK, Direct
 from p4rt_fakes import FakeTargetFactory
 
 from switch.api import ActionCall, CounterValue, KeyMatch, MatchKind
-from switch.core import Cbs, DynamicGroup, DynamicLimit, Ets, StaticGroup, StaticLimit, Strict
+from switch.core import (
+    Cbs,
+    DynamicGroup,
+    DynamicLimit,
+    Ets,
+    StaticGroup,
+    StaticLimit,
+    StormAction,
+    Strict,
+    Watchdog,
+)
 from switch.loader import UnsupportedProgram, load
 from switch.p4rt.control import DigestEvent, PacketInEvent, PortEvent
 from switch.p4rt.schema import Schema
@@ -55,6 +65,16 @@ SETTINGS = [
     ),
     ("tm_queue", {1: 3, 2: 0}, "tm_queue_dynamic", (7,), ("queue", 3, 0), (DynamicLimit(7),), (StaticLimit(262144),)),
     ("tm_pool", {1: 0}, "tm_set_pool", (10**6,), ("pool", 0), (10**6,), (16 << 20,)),
+    ("tm_pool", {1: 7}, "tm_set_pool", (10**6,), ("pool", 7), (10**6,), (0,)),
+    ("tm_headroom_pool", {1: 7}, "tm_set_headroom_pool", (10**6,), ("headroom_pool", 7), (10**6,), (0,)),
+    ("tm_pg_pool", {1: 3, 2: 5}, "tm_set_pg_pool", (1, 2), ("pg_pool", 3, 5), (1, 2), (0, 255)),
+    ("tm_pg_pool", {1: 3, 2: 5}, "tm_set_pg_pool", (1, 255), ("pg_pool", 3, 5), (1, 255), (0, 255)),
+    ("tm_storm", {1: 3, 2: 5}, "tm_storm_drop", (), ("storm", 3, 5), (StormAction.DROP,), (None,)),
+    ("tm_storm", {1: 3, 2: 5}, "tm_storm_forward", (), ("storm", 3, 5), (StormAction.FORWARD,), (None,)),
+    (
+        "tm_watchdog", {1: 3, 2: 5}, "tm_set_watchdog", (200, 400, 1, 1),
+        ("watchdog", 3, 5), (Watchdog(200, 400, StormAction.FORWARD, True),), (None,),
+    ),
 ]  # fmt: skip
 
 
@@ -94,7 +114,24 @@ REFUSED = [
     ("tm_priority_group", {1: 3, 2: 1}, "tm_pg_dynamic", (0, 8, 0, 0, 0), "alpha 8: must be -8..7"),
     ("tm_priority_group", {1: 3, 2: 1}, "tm_pg_dynamic", (0, 0xF7, 0, 0, 0), "alpha -9: must be -8..7"),
     ("tm_queue", {1: 3, 2: 1}, "tm_queue_dynamic", (8,), "alpha 8: must be -8..7"),
-    ("tm_pool", {1: 1}, "tm_set_pool", (1000,), "pool 1: there is one pool, 0"),
+    ("tm_pool", {1: 8}, "tm_set_pool", (1000,), "pool 8: must be 0..7"),
+    ("tm_headroom_pool", {1: 8}, "tm_set_headroom_pool", (1000,), "pool 8: must be 0..7"),
+    ("tm_pg_pool", {1: 3, 2: 1}, "tm_set_pg_pool", (8, 255), "pool 8: must be 0..7"),
+    (
+        "tm_pg_pool",
+        {1: 3, 2: 1},
+        "tm_set_pg_pool",
+        (0, 8),
+        "headroom_pool 8: must be 0..7, or 255 for headroom of the group's own",
+    ),
+    ("tm_watchdog", {1: 3, 2: 1}, "tm_set_watchdog", (0, 1, 0, 0), "detect_us 0: must be 1..4294967295"),
+    (
+        "tm_watchdog",
+        {1: 3, 2: 1},
+        "tm_set_watchdog",
+        (1, 1, 3, 0),
+        "action 3: must be 0 (alert), 1 (forward) or 2 (drop)",
+    ),
 ]
 
 

@@ -70,7 +70,7 @@ operation = st.one_of(
 
 def conserved(core: SwitchCore) -> None:
     s = core.stats()
-    made = s["received"] + s["copies"] + s["pfc_made"]
+    made = s["received"] + s["copies"] + s["pfc_made"] + s["events_made"]
     gone = sum(s[name] for name in s if name.endswith("dropped")) + s["transmitted"] + s["to_cpu"]
     assert made == gone + core.packets_held, s
 
