@@ -372,6 +372,23 @@ def test_xoff_at_the_threshold_and_xon_below(switch: Emulated) -> None:
     assert switch.inside == 0
 
 
+def test_the_frame_that_raises_xoff_is_not_mirrored_and_the_others_are(switch: Emulated) -> None:
+    """BMv2 makes one clone of a frame, and the pause goes before the mirror."""
+    mirror, session = 4, 5
+    switch.set_clone_session(session, [(mirror, 1)])
+    any_key = KeyMatch(MatchKind.TERNARY, 0, mask=0)
+    keys = [any_key] * 5 + [KeyMatch(MatchKind.RANGE, 0, high=0xFFFF), any_key]
+    switch.pipeline.table_insert("ingress.acl", keys, 1, ActionCall("ingress.acl_mirror", (session,)))
+    for number in range(10):  # the tenth raises XOFF
+        switch.arrive(data_frame(number))
+    switch.laps()
+    copies = [struct.unpack(">I", frame[42:46])[0] for port, frame in switch.out if port == mirror]
+    assert copies == list(range(9))
+    assert [time for _, time in switch.pfc()].count(0) == 1
+    switch.out = [item for item in switch.out if item[0] != mirror]
+    assert switch.data() == list(range(10))
+
+
 def test_an_xoff_that_an_xon_overtook_is_not_sent(switch: Emulated) -> None:
     """Else the port would stand still until its pause ends, with nobody to take it back."""
     for number in range(10):
