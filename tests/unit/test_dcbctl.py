@@ -331,8 +331,8 @@ async def test_reload(fabric: tuple[Controller, FakeSwitch], lab: Path) -> None:
 async def test_requests_that_make_no_sense(fabric: tuple[Controller, FakeSwitch]) -> None:
     assert await ask("dance") == {
         "ok": False,
-        "error": "method: 'dance': one of status, show, set, reload, config, clear, dcbx, telemetry, why, deadlock, pfcwd "
-        "is wanted",
+        "error": "method: 'dance': one of status, show, set, reload, config, clear, dcbx, telemetry, "
+        "why, deadlock, pfcwd is wanted",
         "code": 2,
     }
     assert (await ask("show", what="sky"))["error"].startswith("what: 'sky': one of pfc, pfc_priority,")
