@@ -155,8 +155,8 @@ def test_a_good_config_has_no_warning() -> None:
         ),
         (
             with_switch("buffer: 17280215"),
-            "switches.leaf1.buffer: 17280215 bytes: 3000 reserved + 500000 headroom + 0 headroom pools + 16777216 pools "
-            "= 17280216",
+            "switches.leaf1.buffer: 17280215 bytes: 3000 reserved + 500000 headroom + 0 headroom pools + "
+            "16777216 pools = 17280216",
         ),
         (
             CONFIG.replace("headroom: 500000", "headroom: 0"),
