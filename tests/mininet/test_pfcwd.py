@@ -1,7 +1,7 @@
 """A host with a broken NIC freezes a ToR in real time; the PFC watchdog thaws it. Real frames, real processes.
 
-h3 sends to h1, whose NIC storms, and h4 to h2, which is well; both cross the spine and share the lossless priority. What
-h1 does not take fills leaf1, which pauses the spine: then nothing comes for h2 either.
+h3 sends to h1, whose NIC storms, and h4 to h2, which is well; both cross the spine and share the lossless priority.
+What h1 does not take fills leaf1, which pauses the spine: then nothing comes for h2 either.
 """
 
 from __future__ import annotations
