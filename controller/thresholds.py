@@ -242,16 +242,17 @@ class ThresholdService:
         known = [name for name in _REGISTERS if name in self._program.registers]
         registers = await state.read_registers(session.read, self._program, known, ports)
         counters = await state.read_counters(session.read, self._program, [_RX], ports)
-        changed: list[Entity] = []
+        changed: list[Watched] = []
         for group in groups:
             before = group.policy.setting
             after = group.policy.sample(self._sample(group, registers, counters[_RX], now_ps))
             if _values(before) != _values(after):
-                group.written += 1
-                changed.append(group_entry(group))
+                changed.append(group)
                 LOGGER.debug("%s:%d pg %d: xoff %d: %s", switch, group.port, group.pg, after.xoff_bytes, after.reason)
         if changed:
-            await session.modify(changed)
+            await session.modify([group_entry(group) for group in changed])
+            for group in changed:
+                group.written += 1
 
     @staticmethod
     def _sample(

@@ -171,8 +171,8 @@ def test_unsafe_buffers_are_warned_about(text: str, warning: str) -> None:
 def test_a_policy_wants_a_pool_without_lossy_groups() -> None:
     text = with_profile("threshold_policy: {}")
     assert warnings(parse_text(text)) == [
-        "switches.leaf1.ports.1.buffers.3: threshold_policy: pool 0 is also that of lossy groups, which can take what a "
-        "higher XOFF counts on; a pool of its own is wanted"
+        "switches.leaf1.ports.1.buffers.3: threshold_policy: pool 0 is also that of lossy groups, which can take "
+        "what a higher XOFF counts on; a pool of its own is wanted"
     ]
     own = with_profile("pool: 1, threshold_policy: {}").replace(
         "    device_id: 1\n", "    device_id: 1\n    pools: {1: 57000}\n"
