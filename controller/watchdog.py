@@ -133,7 +133,7 @@ class WatchdogAgent:
         if not watch.differs:  # the events may be on their way: look once more
             watch.differs = True
             return
-        if unseen > int(stormed):
+        if unseen:  # the storm that was known is over; the newest of those that were missed may be the one that runs
             self._changed(watch, machine.told(False, now_ns), now_ns)
             machine.missed(unseen - int(stormed))
         self._changed(watch, machine.told(stormed, now_ns), now_ns)
