@@ -16,6 +16,8 @@ from virtual_lab import G, VirtualLab, lossless_buffers, virtual_lab
 from fabric.engine import Fabric, InvariantError, Reason
 from fabric.links import FabricError, LinkStats
 from fabric.tester import Tester
+from hosts.nic import Nic, connect_rdma
+from hosts.nic_config import EventKind, NicConfig, RdmaConfig
 from switch.core import PacketIn
 from topologies.description import leaf_spine
 
@@ -262,6 +264,33 @@ def test_the_trace_sees_one_bit_of_one_frame_and_one_picosecond() -> None:
         changed[at] ^= 1
         assert trace(bytes(changed), 5) != trace(base, 5)
     assert trace(base + b"\0", 5) != trace(base, 5)
+
+
+@pytest.mark.parametrize("lookahead_ps", [None, 1])
+def test_a_finished_flow_of_a_nic_stops_the_run(lookahead_ps: int | None) -> None:
+    """100,000 bytes over 100 m, no switch: 98 packets of at most 1,024 bytes, the last one acknowledged."""
+    finished = frozenset({EventKind.FINISHED})
+    nics = [
+        Nic(NicConfig(f"02:00:00:00:00:0{i}", f"10.0.0.{i}", 100 * G, events=finished, notify=finished)) for i in (1, 2)
+    ]
+    with Fabric(SEED, debug=True, lookahead_ps=lookahead_ps) as fabric, nics[0], nics[1]:
+        for name, nic in zip("ab", nics, strict=True):
+            fabric.add_nic(name, nic)
+        fabric.connect("a", 0, "b", 0, rate_bps=100 * G, length_m=100)
+        flow = connect_rdma(nics[0], nics[1], RdmaConfig(bytes=100_000))
+        stop = fabric.run(10**9)
+        assert (stop.reason, stop.nodes) == (Reason.EVENT, ("a",))
+        done = nics[0].flow(flow.sender)
+        assert (done.packets_sent, done.bytes_acked) == (98, 100_000)
+        least = 500_000 + 72 * 80 if lookahead_ps is None else 1
+        assert done.finish_ps <= stop.now_ps < done.finish_ps + least
+        there, back = fabric.link("a").there.stats(), fabric.link("a").back.stats()
+        # data: Ethernet 14, IP 20, UDP 8, BTH 12, ICRC 4, RETH 16 in the first; 97 * 1024 + 672 bytes and no padding
+        assert there.sent_bytes == 98 * 58 + 16 + 100_000
+        acked = (there.wire_bits // 8 - 12) * 80 + 500_000  # sent back to back; the last one has arrived
+        ack = back.sent_bytes // back.sent_frames
+        assert done.finish_ps == acked + (max(ack, 60) + 12) * 80 + 500_000
+        fabric.close()
 
 
 def two_hosts(lab: VirtualLab) -> None:
