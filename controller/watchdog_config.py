@@ -91,6 +91,7 @@ class Watched:
     queue: int
     mode: Mode
     settings: Settings
+    pause_rx: bool = False  # the port obeys PAUSE too
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,9 @@ def watched(config: Config, switch: str) -> list[Watched]:
         held = port_settings(config, switch, number)
         if held is not None:
             qos = config.qos_of(port)
-            found += [Watched(number, p, qos.queue_of(p), held.mode, held.settings) for p in held.priorities]
+            found += [
+                Watched(number, p, qos.queue_of(p), held.mode, held.settings, port.pause_rx) for p in held.priorities
+            ]
     return found
 
 

@@ -22,7 +22,9 @@ from dcb.watchdog import Action, Sample
 STORM_TABLE = "egress.tm_storm"
 _STORM_ACTIONS = {Action.DROP: "egress.tm_storm_drop", Action.FORWARD: "egress.tm_storm_forward"}
 _BY_QUEUE = ("egress.tm_dequeued", "egress.tm_queue_depth")
+_PAUSE = "ingress.pause_rx_frames"  # of a port, not of a priority
 _COUNTERS = (
+    _PAUSE,
     "egress.tm_dequeued",
     "ingress.pfc_rx_xoff",
     "egress.tx",
@@ -53,7 +55,8 @@ async def read_states(read: Reader, program: P4Program, watches: Iterable[Watch]
     registers = {program.register(name).id: name for name in _REGISTERS}
 
     def index(name: str, watch: Watch) -> int:
-        return watch.of.port * CELLS_PER_PORT + (watch.of.queue if name in _BY_QUEUE else watch.of.priority)
+        n = 0 if name == _PAUSE else watch.of.queue if name in _BY_QUEUE else watch.of.priority
+        return watch.of.port * CELLS_PER_PORT + n
 
     wanted: dict[tuple[str, int], p4r.Entity] = {}
     for watch in chosen:
@@ -83,7 +86,7 @@ async def read_states(read: Reader, program: P4Program, watches: Iterable[Watch]
                 time_ns=now_ns,
                 depth_bytes=value("egress.tm_queue_depth"),
                 dequeued=value("egress.tm_dequeued"),
-                xoff_rx=value("ingress.pfc_rx_xoff"),
+                xoff_rx=value("ingress.pfc_rx_xoff") + (value(_PAUSE) if watch.of.pause_rx else 0),
                 paused=value("egress.tm_pause_left") > 0,
                 paused_ns=value("egress.tm_paused_ns"),
                 pauses=value("egress.tm_pause_count"),

@@ -40,6 +40,7 @@ def config(
     fabric: dict[str, Any] | None = None,
     pfc: Iterable[int] = (3, 4),
     watched: Iterable[int] = PORTS,
+    pause_rx: bool = False,
 ) -> Config:
     """`key`: pfc_watchdog of the ports in `watched`; None: nothing is watched."""
     lossless = sorted(pfc)
@@ -50,6 +51,7 @@ def config(
             "mac": f"02:01:00:00:01:{n:02x}",
             "rate": RATE_BPS,
             "pfc": lossless,
+            "pause_rx": pause_rx,
             "buffers": dict.fromkeys(sorted({*lossless, 3, 4}), BUFFER),
         }
         if key is not None and n in watched:

@@ -24,7 +24,7 @@ from pfcwd_world import (
     wait_event,
 )
 
-from dcb.pfc import build_pfc, pfc_frame
+from dcb.pfc import PauseFrame, build_pause, build_pfc, pfc_frame
 from dcb.watchdog import Traffic
 
 RTT = 1 * MS  # two round trips of 0.2 ms, and a frame on the wire
@@ -204,6 +204,23 @@ def test_all_priorities_of_a_port_stormed_at_once_storm_once() -> None:
             for p in range(8):
                 assert (stats(controller, 2, p).detected, stats(controller, 2, p).restored) == (1, 1)
                 assert stats(controller, 2, p).total.tx_drop == 60
+
+    in_world(work)
+
+
+def test_a_storm_of_pause_frames_is_one_storm() -> None:
+    """PAUSE of 802.3 on a port that obeys it: no XOFF of PFC is counted, and it must not be restored for that."""
+
+    async def work(w: PfcwdWorld) -> None:
+        async with w.controller(config({"priorities": [3]}, FAST, watched=[2], pause_rx=True)) as controller:
+            await controller.wait_synced()
+            pause = build_pause(PauseFrame(bytes.fromhex("020000000102"), 65535))
+            for n in range(100):
+                w.world.inject(now_ps(w) + n * REFRESH_PS, ("leaf1", 2), pause)
+            w.send(1, 2, 3, 90, after_ps=5 * MS, spacing_ps=20 * MS)
+            await w.sleep_ps(1900 * MS)
+            assert (w.storms(), events(controller)) == ({(2, 3): 2}, [(2, 3, "storm")])
+            await wait_event(controller, "restored")
 
     in_world(work)
 
