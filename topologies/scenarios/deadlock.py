@@ -178,8 +178,8 @@ def _run(bench: Bench, fabric: Topology, name: str, config: Mapping[str, Any]) -
             if lab.is_empty():
                 emptied_ms = passed_ms
                 break
-            found = await why.deadlock(lab.controller, 0.001)
-            standing = standing or [item["text"] for item in found["now"]]
+            if not standing:
+                standing = [item["text"] for item in (await why.deadlock(lab.controller, 0.001))["now"]]
             await lab.sleep(ms=max(0.5, passed_ms / 10))
         after = await lab.snapshot(registers=("tm_pg_depth",), counters=("tm_drop_storm_tx", "tm_drop_storm_rx"))
         dropped = sum(after.packets(c, p) for c in ("tm_drop_storm_tx", "tm_drop_storm_rx") for p in range(8))
