@@ -357,7 +357,8 @@ class Fabric:
         heapq.heappush(self._calls, (time_ps, self._n_calls, call))
 
     def run(self, until_ps: int | None = None, *, events: bool = True) -> Stop:
-        """Let time run up to and through `until_ps` (None: until nothing happens by itself any more).
+        """Let time run up to and through `until_ps` (None: until nothing happens by itself any more; `now_ps` is then
+        the end of the last window).
 
         Returns sooner at a breakpoint, before anything of its time is done, and (`events`) when a node has something
         new for its controller, at the end of the window (`lookahead_ps`). When it returns, every core stands at
