@@ -6,13 +6,16 @@ so a sample is of a time; frames are injected between samples, where it does not
 
 from __future__ import annotations
 
+import asyncio
 import json
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pfcwd_world import MS, PfcwdWorld, config, in_world
+from bare_world import BareWorld
+from dcbx_world import dcbx_world
+from pfcwd_world import MS, PfcwdWorld, config, in_world, wait_event
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller import Controller
@@ -21,6 +24,7 @@ from controller.histogram import bucket_of
 from controller.telemetry_control import TelemetryRequestError, answer
 from controller.views import collect
 from dcb.pfc import DIALECTS, PfcFrame, build_pfc, pfc_frame
+from fabric.loop import run
 
 S = 1000 * MS
 HOST = bytes.fromhex("020000000101")
@@ -279,3 +283,40 @@ def test_a_switch_that_is_killed_is_silent_and_comes_back() -> None:
             assert states == ["syncing", "synced", "disconnected", "syncing", "synced"]
 
     in_world(work)
+
+
+def test_what_the_watchdog_says_is_an_event_and_on_the_screen() -> None:
+    async def work(lab: PfcwdWorld) -> None:
+        async with lab.controller(config({}, {"poll_interval_ms": 100})) as controller:
+            await controller.wait_synced()
+            lab.storm(2, [3], 1000 * MS)
+            lab.send(1, 2, 3, 4, after_ps=5 * MS)
+            await wait_event(controller, "storm")
+            [event] = [e for e in controller.events.since(0) if e.kind == "watchdog"]
+            assert (event.switch, event.port, event.data["priority"], event.data["event"]) == (
+                *("leaf1", "leaf1-eth2", 3),
+                "storm",
+            )
+            view = await answer(controller, {"what": "watch", "interval_ms": 200, "target": "leaf1:2"})
+            assert view["watchdog"] == [{"switch": "leaf1", "port": 2, "name": "leaf1-eth2", "priority": 3}]
+            assert view["ports"][0]["priorities"][3]["storm"] == "mitigated"
+
+    in_world(work)
+
+
+def test_what_dcbx_says_is_an_event() -> None:
+    """Every line of every agent's log, once, with its own time."""
+    world = BareWorld()
+
+    async def main() -> None:
+        async with dcbx_world(world) as fabric, fabric.controller() as controller:
+            await controller.wait_synced(60)
+            for host in fabric.hosts.values():
+                host.set_link(True)
+            await asyncio.sleep(1)
+            found = sorted((e.time_ns, e.switch, e.text) for e in controller.events.since(0) if e.kind == "dcbx")
+            logs = [(n.time_ns, name, n.text) for name, agent in controller.dcbx.agents.items() for n in agent.log]
+            assert found == sorted(logs)
+            assert {switch for _, switch, _ in found} == {"leaf1", "leaf2", "spine1", "spine2"}
+
+    run(world, main())
