@@ -56,7 +56,8 @@ typedef struct qp {
     uint32_t unacked;
     uint8_t ack_waits, nak_due, nak_sent, cnp_waits;
     uint64_t cnp_last_ps;
-    uint32_t cnp_mask_sum;
+    uint64_t crc_alike; /* of the packets that crc_state is of */
+    uint32_t crc_state;
 } qp_t;
 
 static qp_t *qp_of(flow_t *flow) { return (qp_t *)flow; }
@@ -168,19 +169,25 @@ static void set_rate_timer(nic_t *nic, qp_t *q)
     timer_set(nic, flow_timer(&q->flow, FLOW_RATE), q->flow.state == NIC_RUNNING ? dcqcn_deadline(&q->dcqcn) : NEVER);
 }
 
-static void put_icrc(const nic_t *nic, uint8_t *frame, uint32_t head_bytes, uint32_t zero_bytes)
+/* Annex A17: ones for the LRH and for what may change on the way. Beyond the headers every byte is 0. Packets of a queue
+ * pair that are alike differ only after the first half of the BTH: the state up to there is kept for the next. */
+static void put_icrc(const nic_t *nic, qp_t *q, uint8_t *frame, uint32_t head_bytes, uint32_t zero_bytes)
 {
     if (!nic->config.icrc)
         return;
-    /* Annex A17: ones for the LRH and for what may change on the way; no byte after the headers is other than 0. */
-    uint8_t masked[8 + 20 + 8 + BTH_BYTES + RETH_BYTES];
-    uint32_t length = head_bytes - IP_AT;
-    memset(masked, 0xff, 8);
-    memcpy(masked + 8, frame + IP_AT, length);
-    masked[8 + 1] = masked[8 + 8] = masked[8 + 10] = masked[8 + 11] = 0xff;
-    masked[8 + 26] = masked[8 + 27] = 0xff;
-    masked[8 + 28 + 4] = 0xff;
-    uint32_t crc = ~crc_zeros(crc_update(0xffffffffu, masked, 8 + length), zero_bytes);
+    const uint8_t *ip = frame + IP_AT, *bth = frame + BTH_AT;
+    uint64_t alike = (uint64_t)get16(bth) << 32 | (uint64_t)bth[4] << 24 | get16(ip + 2);
+    if (q->crc_alike != alike) {
+        uint8_t masked[8 + 20 + 8 + 8];
+        memset(masked, 0xff, 8);
+        memcpy(masked + 8, ip, 20 + 8 + 8);
+        masked[8 + 1] = masked[8 + 8] = masked[8 + 10] = masked[8 + 11] = 0xff;
+        masked[8 + 26] = masked[8 + 27] = 0xff;
+        masked[8 + 28 + 4] = 0xff;
+        q->crc_alike = alike;
+        q->crc_state = crc_update(0xffffffffu, masked, sizeof masked);
+    }
+    uint32_t crc = ~crc_zeros(crc_update(q->crc_state, bth + 8, head_bytes - BTH_AT - 8), zero_bytes);
     uint8_t *at = frame + head_bytes + zero_bytes; /* least significant byte first, as an FCS */
     at[0] = (uint8_t)crc;
     at[1] = (uint8_t)(crc >> 8);
@@ -232,7 +239,7 @@ uint32_t rdma_build(nic_t *nic, flow_t *flow, uint64_t now)
     int more = may_send(nic, q);
     if (q->config.reliable && (last || !more))
         frame[BTH_AT + 8] = ACK_REQUEST;
-    put_icrc(nic, frame, BTH_AT + BTH_BYTES + reth, payload + pad);
+    put_icrc(nic, q, frame, BTH_AT + BTH_BYTES + reth, payload + pad);
 
     if (flow->first_ps == NEVER) {
         flow->first_ps = now;
@@ -288,14 +295,14 @@ uint32_t rdma_control(nic_t *nic, const nic_control_t *control, uint64_t now)
     header_length(frame + IP_AT, q->flow.ip_sum + tos + (0xffffu ^ had), ip_bytes);
     if (control->kind == CONTROL_CNP) {
         frame[BTH_AT + 4] = BECN;
-        put_icrc(nic, frame, BTH_AT + BTH_BYTES, 16);
+        put_icrc(nic, q, frame, BTH_AT + BTH_BYTES, 16);
         q->cnp_waits = 0;
         q->flow.cnps_sent++;
         nic->stats.tx_cnp++;
         return len;
     }
     put32(frame + BTH_AT + BTH_BYTES, (q->nak_due ? AETH_NAK_SEQUENCE : AETH_ACK) << 24 | (q->flow.rx_messages & PSN_MASK));
-    put_icrc(nic, frame, BTH_AT + BTH_BYTES + 4, 0);
+    put_icrc(nic, q, frame, BTH_AT + BTH_BYTES + 4, 0);
     if (q->nak_due)
         nic->stats.tx_nak++;
     else
