@@ -516,3 +516,21 @@ def test_the_switchs_own_watchdog_finds_what_polls_are_too_slow_for(action: str)
             assert w.left()[2, 3] == (0 if action == "drop" else 10)
 
     in_world(work)
+
+
+def test_modes_change_and_stop_in_a_storm() -> None:
+    """From polls to the switch's own timer, back, and to no watchdog: one of them holds the storm, at last none."""
+    by_switch = {"mode": "switch", "detection_time_ms": 10, "restoration_time_ms": 100}
+
+    async def work(w: PfcwdWorld) -> None:
+        async with w.controller(config({}, FAST)) as controller:
+            await controller.wait_synced()
+            await stormed(w, controller)
+            w.send(1, 2, 3, 200, spacing_ps=10 * MS)
+            for key, state in ((by_switch, 1), ({}, 2), (by_switch, 1), (None, 0)):
+                await controller.apply(config(key, FAST))
+                await controller.wait_synced()
+                await w.sleep_ps(350 * MS)
+                assert w.storms() == ({(2, 3): state} if state else {})
+
+    in_world(work)
