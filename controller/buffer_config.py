@@ -152,6 +152,11 @@ def warnings(config: Config) -> list[str]:
             for pg, profile in config.buffers_of(port).items():
                 if profile.pool not in pools:
                     found.append(f"{where}.buffers.{pg}: pool {profile.pool} has no size: it holds nothing")
+                if profile.threshold_policy is not None and profile.pool == 0:
+                    found.append(
+                        f"{where}.buffers.{pg}: threshold_policy: pool 0 is also that of lossy groups, which can take what "
+                        "a higher XOFF counts on; a pool of its own is wanted"
+                    )
                 pooled = profile.headroom_pool
                 if pooled is not None and profile.headroom and pooled not in switch.headroom_pools:
                     found.append(f"{where}.buffers.{pg}: headroom pool {pooled} has no size: there is no headroom")

@@ -307,6 +307,47 @@ def set_ecn(
     _set(lab, "ecn", target, save, queue=queue, values=pairs)
 
 
+@set_.command("buffer")
+def set_buffer(
+    target: OneTarget,
+    pg: Annotated[int, typer.Argument(min=0, max=7, help="Priority group.")],
+    values: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PROFILE | off | KEY=VALUE ...",
+            help="xoff, xon, alpha, xon_offset, headroom, reserved, pool, headroom_pool.",
+        ),
+    ],
+    lab: Lab = "lab",
+    save: Save = False,
+) -> None:
+    """Set the buffer of a priority group; keys not named keep theirs: `dcbctl set buffer leaf1:1 3 headroom=90000`."""
+    pairs: dict[str, str] = {}
+    for word in values:
+        key, equals, value = word.partition("=")
+        if equals:
+            pairs[key] = value
+        else:
+            pairs["off" if word == "off" else "profile"] = word
+    if len(values) > 1 and ("off" in pairs or "profile" in pairs):
+        print(f"dcbctl: set buffer: {' '.join(values)!r}: a profile, off, or keys, not both", file=sys.stderr)
+        raise typer.Exit(2)
+    _set(lab, "buffer", target, save, pg=pg, values=pairs)
+
+
+@set_.command("pool")
+def set_pool(
+    target: Annotated[str, typer.Argument(metavar="SWITCH", help="A switch, or all.")],
+    pool: Annotated[int, typer.Argument(min=0, max=7)],
+    size: Annotated[str, typer.Argument(metavar="BYTES", help="Such as 16777216, 16M or 16MiB.")],
+    headroom: Annotated[bool, typer.Option("--headroom", help="A headroom pool.")] = False,
+    lab: Lab = "lab",
+    save: Save = False,
+) -> None:
+    """Size of a shared pool or of a headroom pool: `dcbctl set pool leaf1 1 8MiB`."""
+    _set(lab, "pool", target, save, pool=pool, size=plan_cli.parse_size(size), headroom=headroom)
+
+
 @set_.command("trust")
 def set_trust(
     target: OneTarget,

@@ -21,8 +21,8 @@ from typing import Any, Self
 
 from finsy import P4ClientError
 
+from controller import buffer_edit, dcbx_control, edit, telemetry_control, views, watchdog_control, why
 from controller import config as configuration
-from controller import dcbx_control, edit, telemetry_control, views, watchdog_control, why
 from controller.config import Config, ConfigError
 from controller.control import Controller
 from controller.paths import control_socket as control_socket  # users of ControlServer find it here
@@ -219,6 +219,17 @@ class ControlServer:
                 if not isinstance(queue, int) or not isinstance(values, dict):
                     raise RequestError("queue, values: a number and an object are wanted")
                 new = edit.set_ecn(now, target, queue, {str(key): str(value) for key, value in values.items()})
+            elif what == "buffer":
+                queue, values = params.get("pg"), params.get("values")
+                if not isinstance(queue, int) or not isinstance(values, dict):
+                    raise RequestError("pg, values: a number and an object are wanted")
+                texts = {str(key): str(value) for key, value in values.items()}
+                new = buffer_edit.set_buffer(now, target, queue, texts)
+            elif what == "pool":
+                pool, size, headroom = params.get("pool"), params.get("size"), params.get("headroom", False)
+                if not isinstance(pool, int) or not isinstance(size, int) or not isinstance(headroom, bool):
+                    raise RequestError("pool, size, headroom: two numbers and a boolean are wanted")
+                new = buffer_edit.set_pool(now, target, pool, size, headroom=headroom)
             elif what == "trust":
                 new = edit.set_trust(now, target, _text(params, "value"))
             elif what == "rate":
@@ -226,7 +237,7 @@ class ControlServer:
             elif what == "dcbx":
                 new = dcbx_control.edit(now, params)
             else:
-                raise RequestError(f"what: {what!r}: one of pfc, ets, ecn, trust, rate, dcbx is wanted")
+                raise RequestError(f"what: {what!r}: one of pfc, ets, ecn, buffer, pool, trust, rate, dcbx is wanted")
             return await self._take_and_save(new, params)
 
     async def _take_and_save(self, new: Config, params: dict[str, Any]) -> dict[str, Any]:

@@ -165,8 +165,9 @@ class DcbxService:
                 self._news.notify_all()
             due_ns = min((time_ns for time_ns in deadlines if time_ns is not None), default=None)
             wait_s = None if due_ns is None else max(0, due_ns - self.clock_ns()) / 1e9
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), wait_s)
+            with contextlib.suppress(TimeoutError):  # not wait_for: that of 3.11 may swallow a cancellation
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
 
     async def _send(self, switch: str, frames: Sequence[tuple[int, bytes]]) -> None:
         for port, frame in frames:

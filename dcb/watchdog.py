@@ -151,6 +151,8 @@ class Machine:
 
     def configure(self, settings: Settings) -> None:
         """New settings hold at once, also in a storm: the times go on from where they are."""
+        if self.stormed and settings.action is Action.ALERT and self.settings.action is not Action.ALERT:
+            self.lost_sight()  # what was seen under mitigation does not tell whether the storm goes on
         self.settings = settings
 
     def sample(self, now: Sample) -> Change | None:

@@ -434,8 +434,9 @@ class Fabric:
         core = self._node(name).object
         if core is not None and not isinstance(core, SwitchCore):
             raise FabricError(f"node {name!r}: is not a switch")
-        if kind not in STATE_KINDS:
-            raise FabricError(f"kind {kind!r}: must be one of {', '.join(STATE_KINDS)}")
+        kinds = [name for name in STATE_KINDS if not name.endswith("_histogram")]
+        if kind not in kinds:
+            raise FabricError(f"kind {kind!r}: must be one of {', '.join(kinds)}")
         wanted = SwitchSource(kind=STATE_KINDS.index(kind), index=port * 8 + n)
         wanted.node = name
         return wanted if core is None else wanted.of(core)

@@ -390,7 +390,9 @@ def pause(
 
 @app.command()
 def storm(
-    duration: Annotated[str, typer.Option(help="How long: 2s, 500ms")],
+    duration: Annotated[
+        str | None, typer.Option("--duration", "--seconds", help="How long: 2s, 500ms (default: until Ctrl-C)")
+    ] = None,
     xoff: Xoff = "3",
     dev: Dev = None,
     quanta: Annotated[int, typer.Option(min=1, max=pfc_codec.MAX_QUANTA, help="Pause time in each frame")] = (
@@ -404,11 +406,11 @@ def storm(
     src_mac: SrcMac = None,
     as_json: Json = False,
 ) -> None:
-    """Play a broken NIC: pause priorities without end, XOFF refreshed before it runs out, for --duration."""
+    """Play a broken NIC: pause priorities without end, XOFF refreshed before it runs out."""
     priorities = _priorities("--xoff", xoff)
     if not priorities:
         raise _wrong("--xoff", "name at least one priority")
-    duration_ns = _time_ns("--duration", duration)
+    duration_ns = None if duration is None else _time_ns("--duration", duration)
     try:
         half_ns = pfc_codec.quanta_to_ps(quanta, parse_rate(link_rate)) // 2000
     except ValueError as error:
@@ -423,10 +425,11 @@ def storm(
         off = pfc_codec.build_pfc(pfc_codec.pfc_frame(source, xon=priorities))
         sent = 0
         with Port(device, receive=False) as port:
+            _report(as_json, event="ready", interface=device)  # from here on a signal ends it with XON and its result
             start_ns = time.monotonic_ns()
             try:
-                while (due_ns := sent * interval_ns) < duration_ns:
-                    _wait_until(start_ns + due_ns)
+                while duration_ns is None or sent * interval_ns < duration_ns:
+                    _wait_until(start_ns + sent * interval_ns)  # by the schedule: a late frame shifts none after it
                     port.send(on)
                     sent += 1
                 _wait_until(start_ns + duration_ns)

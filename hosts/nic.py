@@ -233,6 +233,7 @@ def _load(sanitize: bool) -> ctypes.CDLL:
         "nic_add_rdma": (ctypes.c_int32, [pointer, ctypes.POINTER(CRdmaConfig), text, size]),
         "nic_add_tcp": (ctypes.c_int32, [pointer, ctypes.POINTER(CTcpConfig), text, size]),
         "nic_flow_count": (U32, [pointer]),
+        "nic_wait_flow": (ctypes.c_int, [pointer, U32, U32, text, size]),
         "nic_stop_flow": (ctypes.c_int, [pointer, U32, U64]),
         "nic_storm": (None, [pointer, ctypes.c_uint8, ctypes.c_uint16, U64, U64, U64]),
         "nic_set_drain": (None, [pointer, U64, ctypes.c_int, U64]),
@@ -331,6 +332,10 @@ class Nic:
         """One end of a TCP connection; its number."""
         native = config.native(remote_mac, remote_ip, TCP_PORT_BASE + remote_flow)
         return self._number(self._lib.nic_add_tcp(self._nic, ctypes.byref(native), self._error, len(self._error)))
+
+    def wait_flow(self, flow: int, other: int) -> None:
+        """Message k (from 0) of RDMA flow `flow` waits until flow `other` has received k messages: ring all-reduce."""
+        self._number(self._lib.nic_wait_flow(self._nic, flow, other, self._error, len(self._error)))
 
     def stop_flow(self, flow: int, now_ps: int) -> None:
         """No new data; the flow finishes when what it has sent is acknowledged."""

@@ -39,7 +39,8 @@ class CNicConfig(ctypes.Structure):
 
 class CDcqcnConfig(ctypes.Structure):
     _fields_ = (
-        ("enabled", U32), ("fast_recovery", U32), ("alpha_at_cnp", U32), ("hyper_scales", U32), ("g_q32", U64),
+        ("enabled", U32), ("fast_recovery", U32), ("alpha_at_cnp", U32), ("hyper_scales", U32), ("clamp_target", U32),
+        ("pad", U32), ("g_q32", U64),
         ("alpha_timer_ps", U64), ("decrease_interval_ps", U64), ("increase_timer_ps", U64),
         ("byte_counter_bytes", U64), ("ai_bps", U64), ("hai_bps", U64), ("min_rate_bps", U64),
     )  # fmt: skip
@@ -50,7 +51,7 @@ class CRdmaConfig(ctypes.Structure):
         ("remote_ip", U32), ("remote_qpn", U32), ("remote_mac", U8 * 6), ("dscp", U8), ("priority", U8),
         ("ack_dscp", U8), ("ack_priority", U8), ("cnp_dscp", U8), ("cnp_priority", U8), ("ecn", U8), ("reliable", U8),
         ("recovery", U8), ("pad", U8), ("udp_source_port", U16), ("pad2", U16), ("mtu_bytes", U32), ("ack_every", U32),
-        ("retry_limit", U32), ("ttl", U32), ("wait_flow", ctypes.c_int32), ("initial_psn", U32), ("start_ps", U64),
+        ("retry_limit", U32), ("ttl", U32), ("initial_psn", U32), ("pad3", U32), ("start_ps", U64),
         ("bytes", U64), ("message_bytes", U64), ("window_bytes", U64), ("rate_bps", U64), ("rto_ps", U64),
         ("cnp_interval_ps", U64), ("dcqcn", CDcqcnConfig),
     )  # fmt: skip
@@ -117,7 +118,8 @@ class Dcqcn:
     CNP, else at the next tick of its timer; a tick without a CNP: alpha := (1 - g) alpha. Timer and byte counter raise:
     `fast_recovery` times half the way to the target, then `ai_bps` more target, then `hai_bps` (with `hyper_scales` the
     i-th time i * hai_bps). decrease_interval_ps: no two decreases within it; 0: each CNP counts. byte_counter_bytes 0:
-    there is none.
+    there is none. A decrease makes the rate before it the target; without `clamp_target` only the first one since an
+    increase.
     """
 
     name: str
@@ -134,6 +136,7 @@ class Dcqcn:
     min_rate_bps: int = 10_000_000
     alpha_at_cnp: bool = True
     hyper_scales: bool = True
+    clamp_target: bool = True
 
     @classmethod
     def off(cls) -> Dcqcn:
@@ -149,8 +152,8 @@ class Dcqcn:
     @classmethod
     def cx4(cls, rate_bps: int) -> Dcqcn:
         """The vendor's form as HPCC's run.py configures it (reference/p4.md 6.1): alpha timer 1 us, decrease at most
-        every 4 us, increase 300 us, no byte counter, AI 5 and HAI 50 Mb/s per 25 Gb/s of the port, F 1, CNP with each
-        marked packet at most every 4 us (the receivers there mark every ACK), at least 100 Mb/s."""
+        every 4 us, increase 300 us, no byte counter, AI 5 and HAI 50 Mb/s per 25 Gb/s of the port, F 1, the target kept
+        through decreases in a row. Ours: CNPs at most every 4 us (receivers there echo every mark), 100 Mb/s least."""
         return cls(
             "cx4",
             cnp_interval_ps=4 * PS_PER_US,
@@ -164,6 +167,7 @@ class Dcqcn:
             min_rate_bps=100_000_000,
             alpha_at_cnp=False,
             hyper_scales=False,
+            clamp_target=False,
         )
 
     @classmethod
@@ -179,7 +183,8 @@ class Dcqcn:
 
     def native(self) -> CDcqcnConfig:
         return CDcqcnConfig(
-            self.enabled, self.fast_recovery, self.alpha_at_cnp, self.hyper_scales, q32(self.g), self.alpha_timer_ps,
+            self.enabled, self.fast_recovery, self.alpha_at_cnp, self.hyper_scales, self.clamp_target, 0,
+            q32(self.g), self.alpha_timer_ps,
             self.decrease_interval_ps, self.increase_timer_ps, self.byte_counter_bytes, self.ai_bps, self.hai_bps,
             self.min_rate_bps,
         )  # fmt: skip
@@ -192,8 +197,7 @@ class RdmaConfig:
     priority: which of the NIC's queues (PFC gates are per priority); dscp is what switches see. mtu_bytes: payload of a
     full packet. message_bytes 0: the flow is one message. window_bytes: payload in flight, 0: no limit. rate_bps 0: the
     port's. ack_every: as responder, an ACK per so many packets, besides those asked for. rto_ps: after the last packet
-    sent or acknowledged. retry_limit: timeouts in a row, 0: for ever. wait_flow: message k is sent after this flow of
-    the NIC has received k messages (ring all-reduce). reliable False: UC, no ACKs, nothing sent again.
+    sent or acknowledged. retry_limit: timeouts in a row, 0: for ever. reliable False: UC, no ACKs, nothing sent again.
     """
 
     bytes: int = 0
@@ -217,12 +221,11 @@ class RdmaConfig:
     rto_ps: int = 500 * PS_PER_US
     retry_limit: int = 0
     ttl: int = 64
-    wait_flow: int | None = None
     dcqcn: Dcqcn = field(default_factory=Dcqcn.off)
 
     def responder(self) -> RdmaConfig:
         """The other end: the same but sends no data."""
-        return replace(self, bytes=0, start_ps=0, wait_flow=None)
+        return replace(self, bytes=0, start_ps=0)
 
     def native(self, remote_mac: str, remote_ip: str, remote_qpn: int) -> CRdmaConfig:
         c = CRdmaConfig(
@@ -232,9 +235,10 @@ class RdmaConfig:
             cnp_dscp=self.cnp_dscp, cnp_priority=self.cnp_priority, ecn=self.ecn, reliable=self.reliable,
             recovery=self.recovery, udp_source_port=self.udp_source_port, mtu_bytes=self.mtu_bytes,
             ack_every=self.ack_every, retry_limit=self.retry_limit, ttl=self.ttl,
-            wait_flow=-1 if self.wait_flow is None else self.wait_flow, start_ps=self.start_ps, bytes=self.bytes,
-            initial_psn=self.initial_psn, message_bytes=self.message_bytes, window_bytes=self.window_bytes, rate_bps=self.rate_bps,
-            rto_ps=self.rto_ps, cnp_interval_ps=self.dcqcn.cnp_interval_ps, dcqcn=self.dcqcn.native(),
+            start_ps=self.start_ps, bytes=self.bytes,
+            initial_psn=self.initial_psn, message_bytes=self.message_bytes, window_bytes=self.window_bytes,
+            rate_bps=self.rate_bps, rto_ps=self.rto_ps, cnp_interval_ps=self.dcqcn.cnp_interval_ps,
+            dcqcn=self.dcqcn.native(),
         )  # fmt: skip
         c.remote_mac[:] = mac_bytes(remote_mac)
         return c

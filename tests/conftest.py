@@ -55,3 +55,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if reason := _reason(item, no_mininet, no_bmv2):
             item.add_marker(pytest.mark.skip(reason=reason))
+    items.sort(key=lambda item: not item.path.stem.endswith("_sanitized"))  # the longest first: workers end together

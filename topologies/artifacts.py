@@ -101,6 +101,7 @@ def save(
         notes=outcome.notes,
         tables=outcome.tables,
         pictures=pictures,
+        links=outcome.maps,
         facts={"seed": seed, **options, **made_by},
     )
     written[0].write_text(json.dumps(data, indent=1) + "\n")  # last: a folder with it is complete

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from topologies.results import Check
+
+if TYPE_CHECKING:
+    from topologies.html_report import LinkMap
 
 Value = int | float | str | bool
 
@@ -129,6 +132,8 @@ class Outcome:
     figures: Mapping[str, Value] = field(default_factory=dict)
     notes: Sequence[str] = ()
     """Lines for the reader: what was found where (a cycle by name), what the paper says."""
+    maps: Sequence[LinkMap] = ()
+    """The fabric drawn, with what went over its links: for the report."""
 
     @property
     def passed(self) -> bool:

@@ -310,7 +310,7 @@ static const char *part_check(fab_part_t *p)
         return broken;
     sw_stats_t s;
     p->ops.read_stats(p->self, &s);
-    uint64_t made = s.received + s.copies + s.pfc_made;
+    uint64_t made = s.received + s.copies + s.pfc_made + s.events_made;
     uint64_t gone = s.rx_dropped + s.ingress_dropped + s.egress_dropped + s.tm_dropped + s.group_dropped + s.transmitted + s.to_cpu +
                     s.cpu_dropped + s.memory_dropped;
     uint64_t held = p->ops.live(p->self) - p->flying;

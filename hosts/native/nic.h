@@ -54,6 +54,8 @@ typedef struct nic_dcqcn_config {
     uint32_t fast_recovery;  /* F: increases that only halve the way to the target */
     uint32_t alpha_at_cnp;   /* 1: alpha rises as a CNP comes and its timer starts anew; 0: at the timer's next tick */
     uint32_t hyper_scales;   /* 1: i-th hyper increase adds i * hai_bps */
+    uint32_t clamp_target;   /* 1: each decrease makes the old rate the target; 0: only the first after an increase */
+    uint32_t pad;
     uint64_t g_q32;
     uint64_t alpha_timer_ps;
     uint64_t decrease_interval_ps;
@@ -83,8 +85,8 @@ typedef struct nic_rdma_config {
     uint32_t ack_every;      /* as responder: ACK every so many packets (and when asked, at a message's end) */
     uint32_t retry_limit;    /* timeouts in a row after which the flow fails; 0: never */
     uint32_t ttl;
-    int32_t wait_flow;       /* >= 0: message k waits until this flow of the NIC has received k messages */
     uint32_t initial_psn;    /* of data in both directions */
+    uint32_t pad3;
     uint64_t start_ps;
     uint64_t bytes;          /* 0: responder only; UINT64_MAX: until it is stopped */
     uint64_t message_bytes;  /* 0: the flow is one message (at most 2^30 bytes each) */
@@ -194,6 +196,9 @@ void nic_advance(nic_t *nic, uint64_t now_ps);
 int32_t nic_add_rdma(nic_t *nic, const nic_rdma_config_t *config, char *error, size_t error_bytes);
 int32_t nic_add_tcp(nic_t *nic, const nic_tcp_config_t *config, char *error, size_t error_bytes);
 uint32_t nic_flow_count(const nic_t *nic);
+
+/* Message k of RDMA flow `flow`, counted from 0, waits until flow `other` has received k messages. -1 with `error`. */
+int nic_wait_flow(nic_t *nic, uint32_t flow, uint32_t other, char *error, size_t error_bytes);
 
 /* Ends a flow at what it has sent so far; it finishes when that is acknowledged. -1: no such flow. */
 int nic_stop_flow(nic_t *nic, uint32_t flow, uint64_t now_ps);

@@ -45,7 +45,8 @@ static void alpha_catch_up(dcqcn_t *d, uint64_t now)
 
 static void decrease(dcqcn_t *d, uint64_t now)
 {
-    d->target_bps = d->rate_bps;
+    if (d->config.clamp_target || d->timer_count)
+        d->target_bps = d->rate_bps;
     d->rate_bps -= scale(d->rate_bps, d->alpha_q32 / 2);
     if (d->rate_bps < d->config.min_rate_bps)
         d->rate_bps = d->config.min_rate_bps;

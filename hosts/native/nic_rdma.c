@@ -49,6 +49,7 @@ typedef struct qp {
     uint64_t rto_at_ps;
     uint32_t retries;
     int32_t waiter;     /* the flow that waits for messages that we receive */
+    int32_t waits_for;  /* the flow whose messages we wait for */
     /* responder */
     uint64_t expected;
     uint64_t message_start; /* number of the running message's first packet */
@@ -106,7 +107,7 @@ static void step(const qp_t *q, cursor_t *c, uint32_t payload)
 
 static int message_open(const nic_t *nic, const qp_t *q)
 {
-    return q->config.wait_flow < 0 || nic->flows[q->config.wait_flow]->rx_messages >= q->nxt.message;
+    return q->waits_for < 0 || nic->flows[q->waits_for]->rx_messages >= q->nxt.message;
 }
 
 static int may_send(const nic_t *nic, const qp_t *q)
@@ -540,7 +541,7 @@ void rdma_stop(nic_t *nic, flow_t *flow, uint64_t now)
 
 /* --- life and books --- */
 
-static int32_t check(const nic_t *nic, const nic_rdma_config_t *c, char *error, size_t room)
+static int32_t check(const nic_rdma_config_t *c, char *error, size_t room)
 {
     if (c->dscp > 63 || c->ack_dscp > 63 || c->cnp_dscp > 63)
         return refuse(error, room, "dscp: %u, %u or %u is out of range, must be 0..63", c->dscp, c->ack_dscp, c->cnp_dscp);
@@ -561,10 +562,6 @@ static int32_t check(const nic_t *nic, const nic_rdma_config_t *c, char *error, 
         return refuse(error, room, "message_bytes: %llu is more than 2^30", (unsigned long long)c->message_bytes);
     if (c->rto_ps == 0)
         return refuse(error, room, "rto_ps: 0, must be 1 or more");
-    if (c->wait_flow >= (int32_t)nic->flow_count || (c->wait_flow >= 0 && nic->flows[c->wait_flow]->kind != NIC_RDMA))
-        return refuse(error, room, "wait_flow: %d is no RDMA flow of this NIC", c->wait_flow);
-    if (c->wait_flow >= 0 && qp_of(nic->flows[c->wait_flow])->waiter >= 0)
-        return refuse(error, room, "wait_flow: another flow waits for %d already", c->wait_flow);
     const nic_dcqcn_config_t *d = &c->dcqcn;
     if (d->enabled && (d->alpha_timer_ps == 0 || d->increase_timer_ps == 0))
         return refuse(error, room, "dcqcn: alpha_timer_ps and increase_timer_ps must be 1 or more");
@@ -577,12 +574,12 @@ static int32_t check(const nic_t *nic, const nic_rdma_config_t *c, char *error, 
 
 int32_t nic_add_rdma(nic_t *nic, const nic_rdma_config_t *config, char *error, size_t error_bytes)
 {
-    if (check(nic, config, error, error_bytes) < 0)
+    if (check(config, error, error_bytes) < 0)
         return -1;
     qp_t *q = (qp_t *)flow_new(nic, sizeof *q, NIC_RDMA);
     flow_t *flow = &q->flow;
     q->config = *config;
-    q->waiter = -1;
+    q->waiter = q->waits_for = -1;
     q->cnp_last_ps = NEVER;
     flow->priority = config->priority;
     flow->bytes = config->bytes == UINT64_MAX ? 1ull << 62 : config->bytes;
@@ -597,8 +594,6 @@ int32_t nic_add_rdma(nic_t *nic, const nic_rdma_config_t *config, char *error, s
                              config->ttl, 17);
     put16(flow->head + L4_AT, config->udp_source_port);
     put16(flow->head + L4_AT + 2, ROCE_PORT);
-    if (config->wait_flow >= 0)
-        qp_of(nic->flows[config->wait_flow])->waiter = (int32_t)flow->index;
     if (!flow->bytes) {
         flow->state = NIC_RESPONDER;
         return (int32_t)flow->index;
@@ -607,6 +602,18 @@ int32_t nic_add_rdma(nic_t *nic, const nic_rdma_config_t *config, char *error, s
     flow->state = NIC_WAITING;
     timer_set(nic, flow_timer(flow, FLOW_PACE), now_or(nic, config->start_ps));
     return (int32_t)flow->index;
+}
+
+int nic_wait_flow(nic_t *nic, uint32_t flow, uint32_t other, char *error, size_t room)
+{
+    uint32_t count = nic->flow_count;
+    if (flow >= count || other >= count || nic->flows[flow]->kind != NIC_RDMA || nic->flows[other]->kind != NIC_RDMA)
+        return refuse(error, room, "wait_flow: %u or %u is no RDMA flow of this NIC, which has %u flows", flow, other, count);
+    if (qp_of(nic->flows[other])->waiter >= 0)
+        return refuse(error, room, "wait_flow: flow %d waits for flow %u already", qp_of(nic->flows[other])->waiter, other);
+    qp_of(nic->flows[other])->waiter = (int32_t)flow;
+    qp_of(nic->flows[flow])->waits_for = (int32_t)other;
+    return 0;
 }
 
 void rdma_read(const nic_t *nic, const flow_t *flow, nic_flow_stats_t *stats)

@@ -8,7 +8,7 @@ import platform
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import injection, veth
+from tests.bench import fabric, injection, veth
 
 
 def main() -> None:
@@ -35,6 +35,16 @@ def main() -> None:
         ratio = f"{rate.packets_per_s / base.packets_per_s:.2f}" if base else "-"
         table.add_row(rate.name, f"{rate.packets_per_s:,.0f}", ratio, rate.note)
     console.print(table)
+    hops = list(fabric.run())
+    ns3 = next((rate.hops_per_s for rate in hops if rate.name.startswith("ns-3")), None)
+    table = Table(title="Packet-hops/s in virtual time, one core", header_style="bold")
+    for name in ("what", "packet-hops/s", "of ns-3", "note"):
+        table.add_column(name, justify="left" if name in ("what", "note") else "right")
+    for hop in hops:
+        table.add_row(hop.name, f"{hop.hops_per_s:,.0f}", f"{hop.hops_per_s / ns3:.1f}" if ns3 else "-", hop.note)
+    console.print(table)
+    each, queued = fabric.memory()
+    console.print(f"memory: {each / 1024:,.0f} KiB a switch, {queued:,} bytes a queued packet of {fabric.FRAME_BYTES}")
 
 
 if __name__ == "__main__":

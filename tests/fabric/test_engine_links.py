@@ -300,9 +300,9 @@ def test_a_closed_part_does_not_bring_the_fabric_down() -> None:
 
 
 def test_memory_of_the_engine_is_clean() -> None:
-    """These files again with AddressSanitizer and UndefinedBehaviorSanitizer over the engine and the switch."""
+    """This file again with AddressSanitizer and UndefinedBehaviorSanitizer over the engine and the switch."""
     if os.environ.get("DCB_TEST_SANITIZE") == "1":
         return
     from tests.unit.sanitized import run_again
 
-    run_again([Path(__file__), Path(__file__).with_name("test_engine_times.py")])
+    run_again([Path(__file__)])

@@ -141,7 +141,7 @@ async def test_one_port_configures_a_fabric(tmp_path: Path, monkeypatch: pytest.
 
             # the clean end of the controller says goodbye: hosts are on their own at once, not after a TTL of 121 s
             await lab.controller.dcbx.stop()
-            await until("goodbye heard", lambda: agents.state("h1")["neighbors"] == [], 5)
+            await until("goodbye heard", lambda: agents.state("h1")["neighbors"] == [])
             assert agents.state("h1")["operational"]["pfc"]["lossless"] == []
 
 

@@ -1,6 +1,7 @@
 """A switch process on veth pairs in a network namespace of its own, for clients that are not ours.
 
-`lab` runs every test that takes it on `dcbswitch` and on BMv2 (the fixture `target` of tests/conftest.py).
+`lab` runs every test that takes it on `dcbswitch` and on BMv2 (the fixture `target` of tests/conftest.py). Several may
+run at once: nothing is shared, and what is asserted is order and contents.
 """
 
 from __future__ import annotations

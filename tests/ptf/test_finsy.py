@@ -10,8 +10,6 @@ import finsy as fy
 import pytest
 from client_lab import PORTS, Lab
 
-pytestmark = pytest.mark.mininet
-
 LLDP = bytes.fromhex("0180c200000e02000000000188cc") + bytes(46)
 
 

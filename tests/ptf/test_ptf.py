@@ -16,10 +16,7 @@ from client_lab import PORTS, Lab
 CASES = Path(__file__).parent / "cases"
 BIN = Path(sys.executable).parent
 
-pytestmark = [
-    pytest.mark.mininet,
-    pytest.mark.skipif(not (BIN / "ptf").exists(), reason=f"no ptf in {BIN} (make setup installs it)"),
-]
+pytestmark = pytest.mark.skipif(not (BIN / "ptf").exists(), reason=f"no ptf in {BIN} (make setup installs it)")
 
 
 def test_ptf_cases_pass(lab: Lab, tmp_path: Path) -> None:

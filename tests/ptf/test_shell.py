@@ -27,8 +27,6 @@ yet'; UNKNOWN, 'Error when creating clone session in target'."""
 BMV2S_OWN = {"members": [1, 2, 2, 2], "multicast": [[2, 7], [1, 1]]}
 """PI makes a member of weight 3 three members, and reads back all of them; it turns replicas round."""
 
-pytestmark = pytest.mark.mininet
-
 
 @pytest.fixture(scope="module")
 def python() -> Path:

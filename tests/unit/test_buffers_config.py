@@ -130,8 +130,8 @@ def test_a_good_config_has_no_warning() -> None:
     [
         (
             with_switch("pool: 56999"),
-            "switches.leaf1.pools.0: 56999 bytes: 1 groups may take 57000 bytes of it before they are XOFF: one that finds "
-            "it empty fills its headroom with nobody told",
+            "switches.leaf1.pools.0: 56999 bytes: 1 groups may take 57000 bytes of it before they are XOFF: one that "
+            "finds it empty fills its headroom with nobody told",
         ),
         (
             with_profile("pool: 1"),
@@ -155,8 +155,8 @@ def test_a_good_config_has_no_warning() -> None:
         ),
         (
             with_switch("buffer: 17280215"),
-            "switches.leaf1.buffer: 17280215 bytes: 3000 reserved + 500000 headroom + 0 headroom pools + 16777216 pools = "
-            "17280216",
+            "switches.leaf1.buffer: 17280215 bytes: 3000 reserved + 500000 headroom + 0 headroom pools + "
+            "16777216 pools = 17280216",
         ),
         (
             CONFIG.replace("headroom: 500000", "headroom: 0"),
@@ -166,6 +166,18 @@ def test_a_good_config_has_no_warning() -> None:
 )
 def test_unsafe_buffers_are_warned_about(text: str, warning: str) -> None:
     assert warnings(parse_text(text)) == [warning]
+
+
+def test_a_policy_wants_a_pool_without_lossy_groups() -> None:
+    text = with_profile("threshold_policy: {}")
+    assert warnings(parse_text(text)) == [
+        "switches.leaf1.ports.1.buffers.3: threshold_policy: pool 0 is also that of lossy groups, which can take what a "
+        "higher XOFF counts on; a pool of its own is wanted"
+    ]
+    own = with_profile("pool: 1, threshold_policy: {}").replace(
+        "    device_id: 1\n", "    device_id: 1\n    pools: {1: 57000}\n"
+    )
+    assert warnings(parse_text(own)) == []
 
 
 def test_dcbx_that_makes_priorities_lossless_without_headroom_is_warned_about() -> None:

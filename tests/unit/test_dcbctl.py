@@ -331,7 +331,8 @@ async def test_reload(fabric: tuple[Controller, FakeSwitch], lab: Path) -> None:
 async def test_requests_that_make_no_sense(fabric: tuple[Controller, FakeSwitch]) -> None:
     assert await ask("dance") == {
         "ok": False,
-        "error": "method: 'dance': one of status, show, set, reload, config, clear, dcbx, why, deadlock, pfcwd is wanted",
+        "error": "method: 'dance': one of status, show, set, reload, config, clear, dcbx, telemetry, "
+        "why, deadlock, pfcwd is wanted",
         "code": 2,
     }
     assert (await ask("show", what="sky"))["error"].startswith("what: 'sky': one of pfc, pfc_priority,")
@@ -494,3 +495,55 @@ def test_percentages_sum_to_100() -> None:
     assert render.percentages([40, 60, 0]) == [40, 60, 0]
     assert render.percentages([1, 2, 4]) == [14, 29, 57]
     assert render.percentages([0, 0]) == [0, 0]
+
+
+async def test_watch_events_and_telemetry(fabric: tuple[Controller, FakeSwitch], lab: Path) -> None:
+    """Two samples of a switch that counts nothing; then XOFF frames in between, and an alarm for them."""
+    controller, switch = fabric
+    code, out, err = await dcbctl("watch", "leaf1:1", "--once", "-n", "0.01")
+    assert (code, err) == (0, "")
+    head = "Port Peer Prio rx tx share XOFF rx/s XOFF tx/s paused queue B group B p99 delay CE/s drops state"
+    assert [" ".join(line.split()) for line in out.splitlines()[1:]] == [
+        *(head, "leaf1-eth1 h1 idle", "no alarm, no storm")
+    ]
+    code, out, _ = await dcbctl("show", "telemetry")
+    assert code == 0
+    assert out.splitlines()[-1] == "telemetry is off: key telemetry of the config (docs/telemetry.md)"
+
+    array = controller.program.counter("pfc_rx_xoff")
+    frames = 0
+
+    def counter() -> None:
+        entry = p4r.CounterEntry(counter_id=array.id, index=p4r.Index(index=1 * 8 + 3))
+        entry.data.packet_count = frames
+        entity = p4r.Entity(counter_entry=entry)
+        switch.entities[("counter_entry", array.id, 11)] = entity
+
+    counter()
+    text = lab.read_text() + "telemetry: {interval_ms: 20, thresholds: {pfc_per_second: 100}}\n"
+    lab.write_text(text)
+    code, out, _ = await dcbctl("reload")
+    assert (code, out) == (0, "leaf1: 0 updates\n")
+    service = controller.telemetry
+    await asyncio.wait_for(service.wait_round(service.snapshot.rounds), TIMEOUT)
+    frames = 1000
+    counter()
+    while not service.snapshot.alarms:
+        await asyncio.wait_for(service.wait_round(service.snapshot.rounds), TIMEOUT)
+    while service.snapshot.alarms:
+        await asyncio.wait_for(service.wait_round(service.snapshot.rounds), TIMEOUT)
+    code, out, _ = await dcbctl("events", "--kind", "alarm")
+    events = [json.loads(line) for line in out.splitlines()]
+    told = [(e["metric"], e["where"], e["raised"], e["port"], e["threshold"]) for e in events if e["metric"] != "hops"]
+    assert told == [("pfc_rate", "leaf1-eth1 priority 3 rx", raised, "leaf1-eth1", 100) for raised in (True, False)]
+    code, out, _ = await dcbctl("show", "telemetry", "-j")
+    state = json.loads(out)
+    assert (state["on"], state["answered"], state["alarms"]) == (True, ["leaf1"], [])
+    assert [row["metric"] for row in state["metrics"]] == ["pfc_rate", "latency", "recovery", "hops", "storm_control"]
+    code, out, _ = await dcbctl("watch", "leaf1:1", "--once", "-j", "-n", "0.01")
+    assert json.loads(out)["ports"][0]["priorities"][3]["pfc"] is True
+    code, _, err = await dcbctl("events", "--kind", "dance")
+    assert (code, err) == (
+        2,
+        "dcbctl: kinds: 'dance': one of alarm, watchdog, dcbx, session, config is wanted\n",
+    )

@@ -37,7 +37,7 @@ A, B = bytes.fromhex("020100000001"), bytes.fromhex("020100000002")
         ("pfc --xoff 3 --time 3=4", "priority 3 is named twice"),
         ("pfc --time 3", "'3' is not PRIORITY=QUANTA"),
         ("pfc --time 3=65536", "65536 is out of range, must be 0..65535"),
-        ("storm", "--duration"),
+        ("storm --quanta 0", "--quanta"),
         ("storm --duration 1s --xoff ,", "name at least one priority"),
         ("storm --duration soon", "a time is a number of seconds"),
         ("recv --only pfc,foo", "unknown kind foo"),

@@ -143,10 +143,16 @@ def test_the_vendor_form_cuts_at_most_every_4_us_and_moves_alpha_at_its_ticks() 
 def test_the_vendor_form_increases_each_300_us_by_one_recovery_then_20_then_200_mbps() -> None:
     pair = flow_under(Dcqcn.cx4(LINE), T0, T0 + 4 * US)
     low = rate(pair, T0 + 4 * US)
-    target = LINE // 2
-    expected = low
+    assert pair.nics[0].flow(0).target_bps == LINE  # kept by the second of two decreases in a row
+    pair.run(T0 + 304 * US)
+    once = (low + LINE) // 2
+    assert once - 1 <= rate(pair, T0 + 304 * US) <= once + 1
+    pair.put(0, cnp(), T0 + 305 * US)  # after an increase the target comes down
+    expected = rate(pair, T0 + 305 * US)
+    target = pair.nics[0].flow(0).target_bps
+    assert once - 1 <= target <= once + 1
     for k, added in enumerate((0, 20_000_000, 200_000_000, 200_000_000), start=1):
-        at = T0 + (4 + 300 * k) * US
+        at = T0 + (305 + 300 * k) * US
         assert rate(pair, at - 1) == expected
         target += added
         expected = (expected + target + 1) // 2

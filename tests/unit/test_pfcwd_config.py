@@ -154,7 +154,7 @@ def test_the_switchs_own_timer_is_desired_state_and_mitigation_is_not() -> None:
     assert not [e for e in build(config({}), "leaf1") if isinstance(e, TableEntry) and "watchdog" in e.table]
 
 
-# ---- dcbctl pfcwd start, stop, interval, start-default ------------------------------------------------------------------
+# ---- dcbctl pfcwd start, stop, interval, start-default -------------------------------------------------------------
 
 
 def edit(before: Config, **params: Any) -> tuple[Config, list[str]]:
