@@ -381,6 +381,29 @@ def pause() -> Iterator[tuple[str, int, bytes | Packet]]:
     yield "data-beside", 1, ether() / udp("10.1.1.1")
 
 
+DIALECT_OF_PORT = {1: 1, 2: 2, 3: 3}  # cleared bit resumes, top bit is forever, both
+
+
+def dialect_entries() -> list[Entry]:
+    return [
+        Entry("ingress.pfc_policy", {"ingress_port": port}, "ingress.set_pfc_policy", [dialect, 2])
+        for port, dialect in DIALECT_OF_PORT.items()
+    ]
+
+
+def dialects() -> Iterator[tuple[str, int, bytes | Packet]]:
+    """PFC in every dialect: what counts as XOFF, as XON and as invalid. No meter is configured: there is no storm."""
+    for port in (1, 2, 3, 4):
+        yield f"forever-{port}", port, mac_control(pfc(0x0008, {3: 0x8000}))
+        yield f"two-{port}", port, mac_control(pfc(0x0018, {3: 0x7FFF, 4: 0xFFFF}))
+        yield f"one-left-out-{port}", port, mac_control(pfc(0x0010, {3: 9, 4: 9}))
+        yield f"time-zero-{port}", port, mac_control(pfc(0x0018, {3: 0, 4: 1}))
+        yield f"zero-vector-{port}", port, mac_control(pfc(0, {3: 0x8000}))
+        yield f"only-high-byte-{port}", port, mac_control(pfc(0xFF00, {1: 5}))
+        yield f"pad-{port}", port, corrupted(mac_control(pfc(0, {3: 5})), 50, 1)
+    yield "data-beside", 1, ether() / udp("10.1.1.1")
+
+
 ANY = {
     "in_port": [0, 0],
     "ether_type": [0, 0],
@@ -519,6 +542,7 @@ SCENARIOS = {
     "classification": lambda: scenario(classification()),
     "ecmp": lambda: scenario(ecmp()),
     "pause": lambda: scenario(pause()),
+    "dialects": lambda: scenario(dialects(), dialect_entries()),
     "acl": lambda: scenario(acl(), acl_entries()),
     "arp": lambda: scenario(arp(), arp_entries()),
     "ecn": lambda: scenario(ecn(), ecn_entries()),

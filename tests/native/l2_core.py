@@ -123,7 +123,8 @@ def fresh_tm_state(core: SwitchCore) -> None:
     """Every occupancy is 0 and no packet is held."""
     core.tm.check()
     assert core.packets_held == 0
-    assert core.tm.read_state("pool_used", 0) == 0
+    for number in range(8):
+        assert core.tm.read_state("pool_used", number) == core.tm.read_state("headroom_pool_used", number) == 0
     for port in range(10):
         for n in range(8):
             for kind in ("queue_depth", "queue_packets", "pg_depth", "pg_headroom", "pg_xoff"):

@@ -31,8 +31,14 @@ PORTS = range(1, 5)
 DSCP = {0: 0, 3: 26, 4: 34}
 """DSCP by priority."""
 IDENTITY_MAP = sum(n << (3 * n) for n in range(8))
-DROPS = ("tm_drop_queue", "tm_drop_pg", "tm_drop_headroom", "tm_drop_pool", "tm_drop_port", "tm_drop_rx")
-OCCUPANCIES = ("tm_queue_depth", "tm_pg_depth", "tm_pg_headroom", "tm_pg_xoff", "tm_pool_used")
+DROPS = (
+    *("tm_drop_queue", "tm_drop_pg", "tm_drop_headroom", "tm_drop_pool", "tm_drop_port", "tm_drop_rx"),
+    *("tm_drop_storm_tx", "tm_drop_storm_rx"),
+)
+OCCUPANCIES = (
+    *("tm_queue_depth", "tm_queue_sources", "tm_pg_depth", "tm_pg_headroom", "tm_pg_xoff"),
+    *("tm_pool_used", "tm_headroom_pool_used"),
+)
 
 Key = int | tuple[int, int]
 """An exact value, or (value, prefix length) or (value, mask)."""
@@ -185,6 +191,16 @@ class DcbSwitch(Direct):
             assert [self.state(f"egress.{name}", index) for index in range(64)] == [0] * 64, name
         assert self.switch_core.packets_held == 0
         self.switch_core.tm.check()  # every group, queue and the pool against the packets
+
+    def clear(self, register: str, index: int) -> None:
+        """Write 0, which only watermarks and histograms take."""
+        cell = f"register_id: @{register} index {{ index: {index} }}"
+        assert self.modify(f'register_entry {{ {cell} data {{ bitstring: "\\x00" }} }}') == ("OK", "")
+
+    def histogram(self, register: str, cell: int) -> dict[int, int]:
+        """Buckets of a cell that are not zero."""
+        found = {b: self.state(register, cell * 32 + b) for b in range(32)}
+        return {bucket: count for bucket, count in found.items() if count}
 
     # --- frames ---
 

@@ -26,7 +26,18 @@ from l2_core import (
     read_pfc,
 )
 
-from switch.core import Cbs, DynamicGroup, DynamicLimit, Ets, StaticGroup, StaticLimit, Strict, SwitchCore
+from switch.core import (
+    Cbs,
+    DynamicGroup,
+    DynamicLimit,
+    Ets,
+    StaticGroup,
+    StaticLimit,
+    StormAction,
+    Strict,
+    SwitchCore,
+    Watchdog,
+)
 
 PORTS = (1, 2, 3)
 port = st.sampled_from(PORTS)
@@ -47,6 +58,9 @@ dynamic = st.builds(DynamicGroup, some_bytes, alpha, some_bytes, some_bytes, mas
 scheduler = st.one_of(
     st.just(Strict()), st.builds(Ets, st.integers(1, 100)), st.builds(Cbs, st.sampled_from([10**6, 10**8, 10**9]))
 )
+watchdog = st.builds(
+    Watchdog, st.sampled_from([1, 50, 1000]), st.sampled_from([0, 1, 100]), st.sampled_from(StormAction), st.booleans()
+)
 limit = st.one_of(st.builds(StaticLimit, some_bytes), st.builds(DynamicLimit, alpha))
 burst = st.tuples(
     st.just("burst"), port, st.sampled_from([1, 2, 3, 9, 510]), eight, eight, flags,
@@ -62,7 +76,11 @@ operation = st.one_of(
     st.tuples(st.just("set_scheduler"), port, eight, scheduler),
     st.tuples(st.just("set_priority_group"), port, eight, st.one_of(static, dynamic)),
     st.tuples(st.just("set_queue"), port, eight, limit),
-    st.tuples(st.just("set_pool"), st.sampled_from([0, 1_000, 20_000, 1 << 24])),
+    st.tuples(st.just("set_pool"), st.sampled_from([0, 1_000, 20_000, 1 << 24]), st.integers(0, 2)),
+    st.tuples(st.just("set_headroom_pool"), st.integers(0, 1), st.sampled_from([0, 1_000, 20_000])),
+    st.tuples(st.just("set_pg_pool"), port, eight, st.integers(0, 2), st.sampled_from([0, 1, 255])),
+    st.tuples(st.just("set_storm"), port, eight, st.sampled_from([None, StormAction.FORWARD, StormAction.DROP])),
+    st.tuples(st.just("set_watchdog"), port, eight, st.one_of(st.none(), watchdog)),
     st.tuples(st.just("block_port"), port, st.booleans()),
     st.tuples(st.just("replug"), port),
 )
@@ -121,6 +139,9 @@ def run(operations: list[tuple[Any, ...]]) -> list[tuple[int, int, bytes]]:
         conserved(core)
         collect()
     for n in PORTS:  # let everything go
+        for priority in range(8):
+            core.tm.set_storm(n, priority)
+            core.tm.set_watchdog(n, priority)
         core.tm.block_port(n, False)
         core.tm.set_port(n, 10**9)
         core.receive(n, pfc(dict.fromkeys(range(8), 0)), core.now_ps)

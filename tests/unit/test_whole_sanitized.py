@@ -9,7 +9,10 @@ from dcb_switch import SANITIZE
 from sanitized import run_again
 
 HERE = Path(__file__).parent
-FILES = ("test_whole_pfc.py", "test_whole_buffer.py", "test_whole_control.py", "test_whole_garbage.py")
+FILES = (
+    *("test_whole_pfc.py", "test_whole_buffer.py", "test_whole_control.py", "test_whole_garbage.py"),
+    *("test_whole_storm.py", "test_whole_pools.py", "test_whole_dialects.py", "test_whole_sonic.py"),
+)
 
 
 @pytest.mark.skipif(SANITIZE, reason="this is the sanitized run itself")
