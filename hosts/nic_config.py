@@ -218,7 +218,7 @@ class RdmaConfig:
     window_bytes: int = 0
     rate_bps: int = 0
     ack_every: int = 16
-    rto_ps: int = 500 * PS_PER_US
+    rto_ps: int = 4_194_304_000  # 4.096 us * 2^10: InfiniBand's local ACK timeout 10
     retry_limit: int = 0
     ttl: int = 64
     dcqcn: Dcqcn = field(default_factory=Dcqcn.off)

@@ -169,6 +169,18 @@ static void set_rate_timer(nic_t *nic, qp_t *q)
     timer_set(nic, flow_timer(&q->flow, FLOW_RATE), q->flow.state == NIC_RUNNING ? dcqcn_deadline(&q->dcqcn) : NEVER);
 }
 
+/* The bits that are left to wait for go at the new rate. */
+static void rate_changed(nic_t *nic, qp_t *q, uint64_t old_bps, uint64_t now)
+{
+    uint64_t rate = pace_bps(q);
+    set_rate_timer(nic, q);
+    if (rate == old_bps || q->next_ps <= now)
+        return;
+    q->next_ps = now + (uint64_t)((u128)(q->next_ps - now) * old_bps / rate);
+    if (timer_get(nic, flow_timer(&q->flow, FLOW_PACE)) != NEVER)
+        timer_set(nic, flow_timer(&q->flow, FLOW_PACE), q->next_ps);
+}
+
 /* Annex A17: ones for the LRH and for what may change on the way. Beyond the headers every byte is 0. Packets of a queue
  * pair that are alike differ only after the first half of the BTH: the state up to there is kept for the next. */
 static void put_icrc(const nic_t *nic, qp_t *q, uint8_t *frame, uint32_t head_bytes, uint32_t zero_bytes)
@@ -462,8 +474,9 @@ void rdma_rx(nic_t *nic, const uint8_t *frame, uint32_t ip_end, uint64_t now)
         nic->stats.rx_cnp++;
         q->flow.cnps++;
         if (q->flow.state == NIC_RUNNING && q->dcqcn.config.enabled) {
+            uint64_t before_bps = pace_bps(q);
             dcqcn_cnp(&q->dcqcn, now);
-            set_rate_timer(nic, q);
+            rate_changed(nic, q, before_bps, now);
             nic_event(nic, NIC_EVENT_CNP, index, q->dcqcn.rate_bps, now);
         }
         return;
@@ -518,8 +531,9 @@ void rdma_timer(nic_t *nic, flow_t *flow, uint32_t kind, uint64_t now)
     } else if (kind == FLOW_RTO) {
         timed_out(nic, q, now);
     } else if (kind == FLOW_RATE) {
+        uint64_t before_bps = pace_bps(q);
         dcqcn_tick(&q->dcqcn, now);
-        set_rate_timer(nic, q);
+        rate_changed(nic, q, before_bps, now);
     }
 }
 

@@ -61,6 +61,20 @@ def test_a_cnp_cuts_the_rate_by_half_of_alpha_and_the_pace_follows() -> None:
     assert (flow.target_bps, flow.cnps, flow.alpha_q32) == (LINE // 2, 2, ONE_Q32)
 
 
+def test_a_wait_goes_on_at_the_new_rate() -> None:
+    """At 1 Gb/s a frame takes 33.2 us; a CNP in the middle of the wait doubles what is left of it."""
+    frame_bits = (FULL - 1024 + 4096 + 24) * 8
+    pair = Pair()
+    slow = RdmaConfig(bytes=ENDLESS, dcqcn=Dcqcn.paper(), reliable=False, mtu_bytes=4096, rate_bps=GBPS)
+    connect_rdma(*pair.nics, slow)
+    pair.put(0, cnp(), 50 * US)
+    first = (frame_bits + 16 * 8) * 1000  # RETH; 1 ns per bit
+    assert 0 < first < 50 * US < first + frame_bits * 1000
+    pair.run(100 * US)
+    left = first + frame_bits * 1000 - 50 * US
+    assert [s.start_ps for s in pair.sent[0][:3]] == [0, first, 50 * US + 2 * left]
+
+
 def test_alpha_decays_by_g_each_55_us_without_a_cnp_and_the_next_cut_is_smaller() -> None:
     pair = flow_under(Dcqcn.paper(), T0, T0 + 55 * 40 * US + 1)
     for k in (1, 7, 40):
