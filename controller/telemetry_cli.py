@@ -61,7 +61,7 @@ def watch(
             return
         with Live(Text("waiting for the first interval ..."), screen=sys.stdout.isatty(), auto_refresh=False) as live:
             while True:
-                live.update(screen(ask(), every), refresh=True)
+                live.update(screen(ask(), every, live.console.width), refresh=True)
 
 
 def bits(value_bps: int) -> str:
@@ -84,32 +84,31 @@ def _active(row: Json) -> bool:
     return any(row[name] for name in names) or row["storm"] not in (None, "operational")
 
 
-def screen(view: Json, every: bool = False) -> RenderableType:
-    """One screen of `watch`: ports by priority, then alarms and storms."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    for column in ("Port", "Peer", "Prio"):
-        table.add_column(column, no_wrap=True)
-    columns = (
-        "rx",
-        "tx",
-        "share",
-        "XOFF rx/s",
-        "XOFF tx/s",
-        "paused",
-        "queue B",
-        "group B",
-        "p99 delay",
-        "CE/s",
-        "drops",
-    )
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
+# (heading, right-aligned, on a narrow terminal too)
+_COLUMNS = (
+    *(("Port", False, True), ("Peer", False, False), ("Prio", False, True), ("rx", True, True), ("tx", True, True)),
+    *(("share", True, False), ("XOFF rx/s", True, True), ("XOFF tx/s", True, True), ("paused", True, True)),
+    *(("queue B", True, True), ("group B", True, False), ("p99 delay", True, True), ("CE/s", True, False)),
+    *(("drops", True, True), ("state", False, True)),
+)
+_WIDE = 120
+
+
+def screen(view: Json, every: bool = False, width: int = _WIDTH) -> RenderableType:
+    """One screen of `watch`: ports by priority, then alarms and storms. Below 120 columns some are left out."""
+    shown = [n for n, (_, _, narrow) in enumerate(_COLUMNS) if narrow or width >= _WIDE]
+    padding = (0, 1) if width >= _WIDE else (0, 1, 0, 0)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=padding)
+    for n in shown:
+        heading, right, _ = _COLUMNS[n]
+        text = heading if width >= _WIDE else heading.replace(" ", "\n")
+        table.add_column(text, justify="right" if right else "left", no_wrap=True)
     for port in view["ports"]:
         rows = [row for row in port["priorities"] if every or _active(row)]
         for index, row in enumerate(rows or [None]):
             head = (port["name"], port["peer"] or "-") if index == 0 else ("", "")
-            table.add_row(*head, *(_cells(row) if row is not None else ("idle",)))
+            cells = (*head, *(_cells(row) if row is not None else ("idle",)))
+            table.add_row(*(cells[n] for n in shown if n < len(cells)))
     parts: list[RenderableType] = [
         f"{time.strftime('%H:%M:%S', time.localtime(view['time']))}  every {view['interval_ms'] / 1000:g} s",
         table,

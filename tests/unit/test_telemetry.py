@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
 
 from controller.alarms import HOPS, LATENCY, PFC_RATE, RECOVERY, STORM_CONTROL, Alarms, Reading
 from controller.config import Config, ConfigError, parse, parse_text, to_data
@@ -21,6 +22,7 @@ from controller.prometheus import Endpoint, buckets
 from controller.propagation import Pauses, Spread, Wiring, spread
 from controller.state import CounterValue
 from controller.telemetry import DELAY, XOFF, Collector, SwitchSample, ets_shares, queue_of_highest_priority
+from controller.telemetry_cli import screen
 from controller.telemetry_config import Hysteresis, Telemetry, Thresholds
 from controller.telemetry_service import Snapshot
 from topologies.description import leaf_spine
@@ -52,8 +54,8 @@ def test_bucket_edges() -> None:
 
 
 def test_quantiles() -> None:
-    """90 durations of 512..1023 ns, 10 of 32768..65535 ns: the 90th is the last of the first bucket; p99 is the 9th of 10
-    in the second, 32768 + 32767 * 9 / 10."""
+    """90 durations of 512..1023 ns, 10 of 32768..65535 ns: the 90th is the last of the first bucket, p99 is the 9th of
+    10 in the second: 32768 + 32767 * 9 / 10."""
     histogram = of(b10=90, b16=10)
     assert histogram.total == 100
     assert histogram.quantile_ns(90) == 1023
@@ -178,7 +180,7 @@ def test_the_readings_of_an_interval() -> None:
 
 
 def test_an_xoff_that_does_not_end_grows() -> None:
-    """It is not in the histogram yet: 2 s after it was first seen it has lasted 2 s at least; a new one starts again."""
+    """It is not in the histogram yet: 2 s after it was first seen it has lasted 2 s; a new one starts again."""
     config, collector = parse_text(ONE), Collector()
     seen = []
     for time_s, xoff, count in ((0, 0, 4), (1, 1, 5), (2, 1, 5), (3, 1, 5), (4, 1, 6), (5, 0, 6)):
@@ -414,3 +416,30 @@ def test_a_file_that_cannot_be_opened_is_logged(tmp_path: Path, caplog: pytest.L
     hub.write_to(str(tmp_path / "no" / "such"))
     hub.emit("alarm", "x")
     assert "telemetry.events" in caplog.text
+
+
+# ---- the screen -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (80, "leaf1-eth1 3*    - 1.38M 1,007    0 100.0% 172,038 1.073s     0 paused"),
+        (130, "leaf1-eth1 h1 3* - 1.38M 60.0/40.0% 1,007 0 100.0% 172,038 7 1.073s 69 0 paused"),
+    ],
+)
+def test_a_narrow_terminal_gets_fewer_columns(width: int, line: str) -> None:
+    row = {
+        **{"priority": 3, "queue": 3, "pg": 3, "pfc": True, "rx_bps": 0, "tx_bps": 1_380_000, "xoff_rx": 1007},
+        **{"xoff_tx": 0, "ce_marked": 69, "dropped": 0, "paused_permille": 1000, "paused": True, "xoff": False},
+        **{"queue_bytes": 172_038, "pg_bytes": 7, "delay_p99_ns": 1_073_000_000, "storm": "operational"},
+        **{"share_permille": 600, "weight_permille": 400},
+    }
+    port = {"name": "leaf1-eth1", "peer": "h1", "priorities": [row]}
+    view = {"time": 0, "interval_ms": 500, "ports": [port], "silent": [], "alarms": [], "watchdog": []}
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(screen(view, width=width))
+    [found] = [text for text in capture.get().splitlines() if text.startswith("leaf1-eth1")]
+    assert (found.rstrip() if width == 80 else " ".join(found.split())) == line
+    assert len(found) <= width
