@@ -267,18 +267,18 @@ def test_without_pytorch_the_lstm_says_so() -> None:
 def test_the_lstm_learns_a_periodic_burst() -> None:
     made: Any = predictor("lstm")
     assert made.predict(1) == 0
-    series = [200_000 if n % 8 == 0 else 2_000 for n in range(512)]
+    series = [200_000 if n % 8 == 0 else 2_000 for n in range(192)]
     for value in series:
         made.observe(value)
         made.predict(1)
-    assert made.trainings == 8
+    assert made.trainings == 3
     # a burst is foretold one step ahead, and its absence too
     foretold = {}
-    for n in range(512, 528):
+    for n in range(192, 208):
         foretold[n % 8] = made.predict(1)
         made.observe(200_000 if n % 8 == 0 else 2_000)
-    assert foretold[0] > 20_000
-    assert max(foretold[n] for n in range(1, 8)) < foretold[0] / 4
+    assert foretold[0] == pytest.approx(200_000, rel=0.3)
+    assert max(foretold[n] for n in range(1, 8)) < 20_000
     policy = PredictivePolicy(BOUNDS, 40_000, made, factor=Fraction(6, 5))
     assert 10_000 <= policy.sample(sample(1, 2000)).xoff_bytes <= 90_000
 
