@@ -77,9 +77,12 @@ class TelemetryService:
     def configure(self, running: Config) -> None:
         """Take the running config (with what DCBX agreed on)."""
         self._config = running
-        self._storm_control = any(
+        storm_control = any(
             port.pfc_storm_control is not None for switch in running.switches.values() for port in switch.ports.values()
         )
+        if storm_control and not self._storm_control:
+            self._wake.set()
+        self._storm_control = storm_control
         settings = running.telemetry
         if settings == self._settings and self._started:
             return
@@ -173,7 +176,8 @@ class TelemetryService:
         while True:
             self._wake.clear()
             if self._settings is None and not self._storm_control:
-                if self.collector.last or self.alarms.standing():
+                self._judge({})
+                while self.alarms.standing():  # nobody looks any more: what stands is over
                     self._judge({})
                 await self._wake.wait()
                 due_ns = self.clock_ns()

@@ -81,6 +81,29 @@ def test_storm_control(action: str, n: int, pauses: int) -> None:
     in_world(work)
 
 
+def test_storm_control_that_comes_and_goes_with_the_config() -> None:
+    """A controller that had nothing to poll polls from then on, and an alarm ends with what it is about."""
+
+    async def work(lab: PfcwdWorld) -> None:
+        async with lab.controller(config()) as controller:
+            await controller.wait_synced()
+            await lab.sleep_ps(5 * S)
+            assert controller.telemetry.snapshot.samples == {}
+            await controller.apply(with_port(1, pfc_storm_control={"rate": 1, "burst": 1}))
+            await controller.wait_synced()
+            await controller.telemetry.wait_round(controller.telemetry.snapshot.rounds)
+            for index in range(3):
+                lab.world.inject(lab.loop.now_ps + 100 * MS + index * 10_000_000, ("leaf1", 1), XOFF)
+            seen = await controller.telemetry.wait_round(controller.telemetry.snapshot.rounds)
+            assert [a.reading.value for a in seen.alarms] == [2]
+            await controller.apply(config())
+            await lab.sleep_ps(2 * S)
+            assert controller.telemetry.snapshot.alarms == ()
+            assert [raised for _, raised, _ in alarms(controller, "storm_control")] == [True, False]
+
+    in_world(work)
+
+
 def test_meters_are_compared_changed_and_taken_back() -> None:
     """Meter and policy of the port; a controller that starts on them writes nothing."""
 
