@@ -18,6 +18,7 @@ from dcb.watchdog import MS, Action, Change, Machine, Sample
 
 Pair = tuple[int, int]  # port, priority
 _LOG_LENGTH = 1000
+OWN_STORM, TM_STORM = 0b101, 0b010  # bits of storm_state (docs/contract.md, section 3): by the switch, by tm_storm
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class WatchdogEvent:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What one read of a switch says of a (port, priority). storm_state: docs/contract.md, section 3."""
+    """What one read of a switch says of a (port, priority). storm_state: OWN_STORM, TM_STORM."""
 
     sample: Sample
     storm_state: int = 0
@@ -117,7 +118,7 @@ class WatchdogAgent:
         """The switch decides and sends events; what it says when asked makes up for events that were lost."""
         machine, now_ns = watch.machine, state.sample.time_ns
         machine.observe(state.sample)
-        stormed = state.storm_state in (1, 3, 4)
+        stormed = bool(state.storm_state & OWN_STORM)
         if watch.storm_count is None or state.storm_count < watch.storm_count:  # first look, or a restarted switch
             if stormed and not machine.stormed:
                 machine.adopt(now_ns)

@@ -21,7 +21,7 @@ from controller.dcbx_service import loop_clock_ns
 from controller.entries import Entity
 from controller.program import P4Program, ProgramError
 from controller.switches import NotConnectedError, PacketIn, SwitchSession, SwitchState, describe
-from controller.watchdog import Pair, WatchdogAgent, WatchdogEvent
+from controller.watchdog import TM_STORM, Pair, WatchdogAgent, WatchdogEvent
 from controller.watchdog_read import can_watch, read_states, read_storms, storm_updates
 from dcb.watchdog import Action
 
@@ -213,7 +213,7 @@ class WatchdogService:
         if agent.watches:
             now_ns = self.clock_ns()
             states = await read_states(session.read, self._program, agent.watches.values(), now_ns)
-            lost = [pair for pair in watchdog.held if pair in states and states[pair].storm_state not in (2, 3)]
+            lost = [pair for pair in watchdog.held if pair in states and not states[pair].storm_state & TM_STORM]
             if lost:  # somebody else took entries away, or pushed the pipeline anew
                 watchdog.held = await read_storms(session.read, session.codec)
             agent.take(states)

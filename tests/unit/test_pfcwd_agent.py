@@ -71,6 +71,8 @@ def test_an_event_that_comes_after_the_look_is_not_a_second_storm() -> None:
         (0, 1, [], (1, 1, False)),  # both events of it
         (0, 3, [], (3, 3, False)),
         (4, 3, ["storm"], (3, 2, True)),  # the third goes on
+        (2, 0, [], (0, 0, False)),  # somebody's tm_storm is no storm of the switch's own
+        (6, 1, ["storm"], (1, 0, True)),
     ],
 )
 def test_lost_events_are_made_up_for(state: int, count: int, events: list[str], numbers: tuple[int, int, bool]) -> None:
