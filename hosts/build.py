@@ -25,7 +25,10 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "flood": ("flood.c", "pfc.c", "socket.c", "util.c"),
 }
 LIBRARIES: dict[str, tuple[str, ...]] = {
-    "nic": ("nic.c", "nic_pfc.c", "nic_rdma.c", "nic_dcqcn.c", "nic_tcp.c", "crc.c", "pfc.c"),
+    "nic": (
+        *("nic.c", "nic_pfc.c", "nic_rdma.c", "nic_responder.c", "nic_dcqcn.c", "nic_tcp.c"),
+        *("crc.c", "pfc.c"),
+    ),
 }
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 SANITIZE = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")

@@ -1,66 +1,14 @@
-/* RDMA queue pairs: RoCEv2 RC (RDMA WRITE, ACK and NAK with AETH, go-back-N, retransmit timer) and UC, paced or
- * windowed, with DCQCN on both sides.
+/* RDMA queue pairs, as requesters: RoCEv2 RC (RDMA WRITE, go-back-N, retransmit timer) and UC, paced or windowed, under
+ * DCQCN.
  *
  * A queue pair is requester and responder at once. As requester it counts packets from 0 in 64 bits; a PSN is the low 24
  * bits. Messages of a flow are equally long but for the last. Nothing that was sent is kept: a packet is made from its
  * number. What an ACK says is decided when it leaves, so at most one waits per queue pair. */
-#include "nic_core.h"
+#include "nic_qp.h"
 #include "crc.h"
-#include "nic_dcqcn.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define ROCE_PORT 4791u
-#define PSN_MASK 0xffffffu
-#define WINDOW_PACKETS (1u << 22) /* far from the half of the PSN space, where old and new get mixed up */
-#define BTH_AT 42u
-#define BTH_BYTES 12u
-#define RETH_BYTES 16u
-#define ICRC_BYTES 4u
-#define MESSAGE_MAX_BYTES (1u << 30)
-#define ACK_REQUEST 0x80u
-#define BECN 0x40u
-#define AETH_ACK 0x1fu /* credit count 31: no end-to-end credits */
-#define AETH_NAK_SEQUENCE 0x60u
-
-enum { WRITE_FIRST = 6, WRITE_MIDDLE = 7, WRITE_LAST = 8, WRITE_ONLY = 10, ACKNOWLEDGE = 0x11, UC = 0x20, CNP = 0x81 };
-
-/* A place in the flow. */
-typedef struct cursor {
-    uint64_t packet;  /* number, counted from 0 */
-    uint64_t message;
-    uint64_t offset;  /* bytes of the flow before it */
-    uint32_t in_message; /* packets of the message before it */
-    uint32_t left;    /* bytes of the message from it on */
-} cursor_t;
-
-typedef struct qp {
-    flow_t flow;
-    nic_rdma_config_t config;
-    dcqcn_t dcqcn;
-    uint64_t messages;
-    uint32_t message_packets;
-    cursor_t una, nxt;
-    uint64_t max;       /* packets sent at least once: the highest number + 1 */
-    uint64_t next_ps;   /* pacing */
-    uint64_t pace_rem;
-    uint64_t pace_rate; /* that pace_rem belongs to */
-    uint64_t rto_at_ps;
-    uint32_t retries;
-    int32_t waiter;     /* the flow that waits for messages that we receive */
-    int32_t waits_for;  /* the flow whose messages we wait for */
-    /* responder */
-    uint64_t expected;
-    uint64_t message_start; /* number of the running message's first packet */
-    uint32_t unacked;
-    uint8_t ack_waits, nak_due, nak_sent, cnp_waits;
-    uint64_t cnp_last_ps;
-    uint64_t crc_alike; /* of the packets that crc_state is of */
-    uint32_t crc_state;
-} qp_t;
-
-static qp_t *qp_of(flow_t *flow) { return (qp_t *)flow; }
 
 /* --- places --- */
 
@@ -123,7 +71,7 @@ static int may_send(const nic_t *nic, const qp_t *q)
     return !q->config.window_bytes || !flying || flying + payload_at(q, &q->nxt) <= q->config.window_bytes;
 }
 
-static void wake(nic_t *nic, qp_t *q, uint64_t now)
+void qp_wake(nic_t *nic, qp_t *q, uint64_t now)
 {
     if (q->flow.queued || !may_send(nic, q))
         return;
@@ -183,7 +131,7 @@ static void rate_changed(nic_t *nic, qp_t *q, uint64_t old_bps, uint64_t now)
 
 /* Annex A17: ones for the LRH and for what may change on the way. Beyond the headers every byte is 0. Packets of a queue
  * pair that are alike differ only after the first half of the BTH: the state up to there is kept for the next. */
-static void put_icrc(const nic_t *nic, qp_t *q, uint8_t *frame, uint32_t head_bytes, uint32_t zero_bytes)
+void qp_icrc(const nic_t *nic, qp_t *q, uint8_t *frame, uint32_t head_bytes, uint32_t zero_bytes)
 {
     if (!nic->config.icrc)
         return;
@@ -208,7 +156,7 @@ static void put_icrc(const nic_t *nic, qp_t *q, uint8_t *frame, uint32_t head_by
 }
 
 /* Headers up to the PSN (`psn`: low bits of the packet's number), for `after` bytes between BTH and ICRC. Returns the frame's length. */
-static uint32_t put_head(const qp_t *q, uint8_t *frame, uint32_t opcode, uint32_t pad,
+uint32_t qp_head(const qp_t *q, uint8_t *frame, uint32_t opcode, uint32_t pad,
                          uint32_t after, uint32_t psn)
 {
     memcpy(frame, q->flow.head, BTH_AT);
@@ -230,7 +178,7 @@ uint32_t rdma_build(nic_t *nic, flow_t *flow, uint64_t now)
     if (!may_send(nic, q))
         return 0;
     if (q->next_ps > now) {
-        wake(nic, q, now);
+        qp_wake(nic, q, now);
         return 0;
     }
     cursor_t at = q->nxt;
@@ -239,7 +187,7 @@ uint32_t rdma_build(nic_t *nic, flow_t *flow, uint64_t now)
     uint32_t opcode = first ? (last ? WRITE_ONLY : WRITE_FIRST) : last ? WRITE_LAST : WRITE_MIDDLE;
     uint32_t reth = first ? RETH_BYTES : 0;
     uint8_t *frame = nic->tx;
-    uint32_t len = put_head(q, frame, opcode | (q->config.reliable ? 0 : UC), pad, reth + payload + pad,
+    uint32_t len = qp_head(q, frame, opcode | (q->config.reliable ? 0 : UC), pad, reth + payload + pad,
                             (uint32_t)at.packet);
     if (first) {
         uint8_t *r = frame + BTH_AT + BTH_BYTES;
@@ -251,7 +199,7 @@ uint32_t rdma_build(nic_t *nic, flow_t *flow, uint64_t now)
     int more = may_send(nic, q);
     if (q->config.reliable && (last || !more))
         frame[BTH_AT + 8] = ACK_REQUEST;
-    put_icrc(nic, q, frame, BTH_AT + BTH_BYTES + reth, payload + pad);
+    qp_icrc(nic, q, frame, BTH_AT + BTH_BYTES + reth, payload + pad);
 
     if (flow->first_ps == NEVER) {
         flow->first_ps = now;
@@ -284,42 +232,7 @@ uint32_t rdma_build(nic_t *nic, flow_t *flow, uint64_t now)
         flow->bytes_acked = q->nxt.offset;
     }
     if (more)
-        wake(nic, q, now);
-    return len;
-}
-
-uint32_t rdma_control(nic_t *nic, const nic_control_t *control, uint64_t now)
-{
-    (void)now;
-    qp_t *q = qp_of(nic->flows[control->flow]);
-    uint8_t *frame = nic->tx;
-    uint32_t after = control->kind == CONTROL_CNP ? 16 : 4;
-    uint32_t dscp = control->kind == CONTROL_CNP ? q->config.cnp_dscp : q->config.ack_dscp;
-    uint32_t tos = dscp << 2 | (control->kind == CONTROL_CNP ? 0u : q->config.ecn);
-    uint32_t psn = 0u - q->config.initial_psn, opcode = CNP; /* a CNP's PSN is 0 */
-    if (control->kind == CONTROL_RDMA_ACK) {
-        opcode = ACKNOWLEDGE;
-        psn = (uint32_t)(q->nak_due ? q->expected : q->expected - 1);
-    }
-    uint32_t len = put_head(q, frame, opcode, 0, after, psn);
-    uint32_t ip_bytes = len - IP_AT, had = frame[IP_AT + 1];
-    frame[IP_AT + 1] = (uint8_t)tos;
-    header_length(frame + IP_AT, q->flow.ip_sum + tos + (0xffffu ^ had), ip_bytes);
-    if (control->kind == CONTROL_CNP) {
-        frame[BTH_AT + 4] = BECN;
-        put_icrc(nic, q, frame, BTH_AT + BTH_BYTES, 16);
-        q->cnp_waits = 0;
-        q->flow.cnps_sent++;
-        nic->stats.tx_cnp++;
-        return len;
-    }
-    put32(frame + BTH_AT + BTH_BYTES, (q->nak_due ? AETH_NAK_SEQUENCE : AETH_ACK) << 24 | (q->flow.rx_messages & PSN_MASK));
-    put_icrc(nic, q, frame, BTH_AT + BTH_BYTES + 4, 0);
-    if (q->nak_due)
-        nic->stats.tx_nak++;
-    else
-        nic->stats.tx_ack++;
-    q->ack_waits = q->nak_due = 0;
+        qp_wake(nic, q, now);
     return len;
 }
 
@@ -379,81 +292,7 @@ static void take_ack(nic_t *nic, qp_t *q, uint32_t psn, uint32_t syndrome, uint6
     acknowledged(nic, q, una + ahead + !nak, now);
     if (nak && q->flow.state == NIC_RUNNING)
         q->nxt = q->una;
-    wake(nic, q, now);
-}
-
-static void send_ack(nic_t *nic, qp_t *q, uint64_t now)
-{
-    q->unacked = 0;
-    if (q->ack_waits)
-        return;
-    q->ack_waits = 1;
-    nic_control_t control = {.flow = q->flow.index, .kind = CONTROL_RDMA_ACK};
-    control_push(nic, q->config.ack_priority, &control, now);
-}
-
-static void marked(nic_t *nic, qp_t *q, uint64_t now)
-{
-    q->flow.marks++;
-    if (q->config.cnp_interval_ps == NEVER || q->cnp_waits ||
-        (q->cnp_last_ps != NEVER && now - q->cnp_last_ps < q->config.cnp_interval_ps))
-        return;
-    q->cnp_last_ps = now;
-    q->cnp_waits = 1;
-    nic_control_t control = {.flow = q->flow.index, .kind = CONTROL_CNP};
-    control_push(nic, q->config.cnp_priority, &control, now);
-}
-
-static void accept_packet(nic_t *nic, qp_t *q, uint32_t opcode, uint32_t payload, uint64_t now)
-{
-    flow_t *flow = &q->flow;
-    if (flow->rx_first_ps == NEVER)
-        flow->rx_first_ps = now;
-    flow->rx_last_ps = now;
-    flow->rx_packets++;
-    flow->rx_bytes += payload;
-    if (opcode == WRITE_FIRST || opcode == WRITE_ONLY)
-        q->message_start = q->expected;
-    q->expected++;
-    if (opcode != WRITE_LAST && opcode != WRITE_ONLY)
-        return;
-    q->message_start = q->expected;
-    flow->rx_messages++;
-    nic_event(nic, NIC_EVENT_MESSAGE, flow->index, flow->rx_messages, now);
-    if (q->waiter >= 0)
-        wake(nic, qp_of(nic->flows[q->waiter]), now);
-}
-
-static void take_data(nic_t *nic, qp_t *q, uint32_t opcode, uint32_t psn, int ack_request, uint32_t payload, uint64_t now)
-{
-    uint32_t ahead = (psn - q->config.initial_psn - (uint32_t)q->expected) & PSN_MASK;
-    if (!q->config.reliable) { /* UC: what is missing is missing, and its message with it */
-        if (ahead > PSN_MASK / 2)
-            return;
-        q->flow.rx_out_of_order += ahead != 0;
-        q->expected += ahead;
-        accept_packet(nic, q, opcode, payload, now);
-        return;
-    }
-    if (ahead == 0) {
-        q->nak_sent = q->nak_due = 0;
-        accept_packet(nic, q, opcode, payload, now);
-        q->unacked++;
-        if (ack_request || q->unacked >= q->config.ack_every)
-            send_ack(nic, q, now);
-    } else if (ahead > PSN_MASK / 2) {
-        q->flow.rx_duplicates++;
-        if (!q->nak_sent)
-            send_ack(nic, q, now);
-    } else {
-        q->flow.rx_out_of_order++;
-        if (q->nak_sent)
-            return; /* one NAK until the missing packet comes */
-        if (q->config.recovery == NIC_GO_BACK_0)
-            q->expected = q->message_start;
-        q->nak_sent = q->nak_due = 1;
-        send_ack(nic, q, now);
-    }
+    qp_wake(nic, q, now);
 }
 
 void rdma_rx(nic_t *nic, const uint8_t *frame, uint32_t ip_end, uint64_t now)
@@ -496,8 +335,8 @@ void rdma_rx(nic_t *nic, const uint8_t *frame, uint32_t ip_end, uint64_t now)
         return;
     }
     if ((frame[IP_AT + 1] & 3) == ECN_CE)
-        marked(nic, q, now);
-    take_data(nic, q, opcode, psn, bth[8] & ACK_REQUEST, left - reth - pad, now);
+        responder_marked(nic, q, now);
+    responder_data(nic, q, opcode, psn, bth[8] & ACK_REQUEST, left - reth - pad, now);
 }
 
 /* --- time --- */
@@ -518,7 +357,7 @@ static void timed_out(nic_t *nic, qp_t *q, uint64_t now)
     q->nxt = q->una;
     q->rto_at_ps = now + q->config.rto_ps;
     timer_set(nic, flow_timer(&q->flow, FLOW_RTO), q->rto_at_ps);
-    wake(nic, q, now);
+    qp_wake(nic, q, now);
 }
 
 void rdma_timer(nic_t *nic, flow_t *flow, uint32_t kind, uint64_t now)
@@ -527,7 +366,7 @@ void rdma_timer(nic_t *nic, flow_t *flow, uint32_t kind, uint64_t now)
     if (kind == FLOW_PACE) {
         if (flow->state == NIC_WAITING)
             flow->state = NIC_RUNNING;
-        wake(nic, q, now);
+        qp_wake(nic, q, now);
     } else if (kind == FLOW_RTO) {
         timed_out(nic, q, now);
     } else if (kind == FLOW_RATE) {
