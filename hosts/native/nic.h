@@ -6,8 +6,8 @@
  * (max(L, 60) + 24) * 8 bit times. All randomness is outside: the same calls give the same frames on any machine.
  *
  * Rooms: nic.c (port, scheduler, receive buffer, timers), nic_pfc.c (gates, XOFF and XON, storm), nic_rdma.c and
- * nic_responder.c (queue pairs), nic_dcqcn.c (reaction point), nic_tcp.c (Reno, DCTCP), nic_core.h (what they share). hosts/nic.py mirrors
- * every struct here. */
+ * nic_responder.c (queue pairs), nic_dcqcn.c (reaction point), nic_tcp.c (Reno, DCTCP), nic_core.h (what they
+ * share). hosts/nic.py mirrors every struct here. */
 #ifndef DCBLAB_HOSTS_NIC_H
 #define DCBLAB_HOSTS_NIC_H
 
