@@ -26,7 +26,7 @@ Json = dict[str, Any]
 CELLS = range(8)
 _LONGEST_WAIT_S = 30.0
 _INTERVAL_MS = (10, 30_000)
-_STORM_STATES = ("operational", "mitigated by the switch", "mitigated", "mitigated", "alert")
+_STORM_BITS = ((1, "mitigated by the switch"), (2, "mitigated"), (4, "alert"))
 
 
 class TelemetryRequestError(ValueError):
@@ -157,6 +157,11 @@ def _watchdog(controller: Controller) -> list[Json]:
     return found
 
 
+def storm_text(state: int) -> str:
+    """`tm_storm_state` in words."""
+    return ", ".join(text for bit, text in _STORM_BITS if state & bit) or "operational"
+
+
 def port_row(config: Config, switch: str, number: int, seen: SwitchInterval) -> Json:
     """What a port did in an interval, by priority. The queue and group of a priority are those that it maps to."""
     port = config.switches[switch].ports[number]
@@ -196,7 +201,7 @@ def port_row(config: Config, switch: str, number: int, seen: SwitchInterval) -> 
                 "delay_p99_ns": seen.histogram(DELAY, number, queue).quantile_ns(99),
                 "pause_p99_ns": seen.histogram(PAUSE, number, n).quantile_ns(99),
                 "xoff_p99_ns": seen.histogram(XOFF, number, pg).quantile_ns(99),
-                "storm": None if storm is None else _STORM_STATES[storm] if storm < len(_STORM_STATES) else str(storm),
+                "storm": None if storm is None else storm_text(storm),
                 "share_permille": shares.get(queue, (None, None))[0],
                 "weight_permille": shares.get(queue, (None, None))[1],
             }

@@ -24,6 +24,7 @@ from controller.state import CounterValue
 from controller.telemetry import DELAY, XOFF, Collector, SwitchSample, ets_shares, queue_of_highest_priority
 from controller.telemetry_cli import screen
 from controller.telemetry_config import Hysteresis, Telemetry, Thresholds
+from controller.telemetry_control import storm_text
 from controller.telemetry_service import Snapshot
 from topologies.description import leaf_spine
 from topologies.settings import Dcb, controller_config
@@ -416,6 +417,14 @@ def test_a_file_that_cannot_be_opened_is_logged(tmp_path: Path, caplog: pytest.L
     hub.write_to(str(tmp_path / "no" / "such"))
     hub.emit("alarm", "x")
     assert "telemetry.events" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [(0, "operational"), (1, "mitigated by the switch"), (2, "mitigated"), (4, "alert"), (6, "mitigated, alert")],
+)
+def test_states_of_a_storm(state: int, text: str) -> None:
+    assert storm_text(state) == text
 
 
 # ---- the screen -----------------------------------------------------------------------------------------------------
