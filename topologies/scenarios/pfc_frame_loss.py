@@ -36,6 +36,7 @@ OPTIONS = {
     "window_ms": Option(2.0, "of traffic at each rate of loss", low=0.1, high=100),
 }
 FRAME_BYTES = 1082
+RETH_BYTES = 16  # the first frame of a message is longer by these
 LONG = 65535
 RATES = (Fraction(0), Fraction(1, 1000), Fraction(1, 100), Fraction(1, 20), Fraction(1, 5), Fraction(1, 2), Fraction(1))
 NO_LOSS_X = 0.01  # where a logarithmic axis shows 0
@@ -62,18 +63,17 @@ class Setting:
     xoff_bytes: int
     headroom_bytes: int
 
-    def sent_bytes(self, lost_xoffs: int) -> int:
-        """What a peer without end sends into an empty group that does not drain, with so many XOFF lost."""
+    def sent(self, lost_xoffs: int) -> int:
+        """Frames that a peer without end sends into an empty group that does not drain, with so many XOFF lost."""
         window = window_ps(self.rate_bps, link_ps(self.length_m), reverse_mtu_bytes=0)
         window += lost_xoffs * quanta_ps(Fraction(self.quanta, 2), self.rate_bps)
-        frames = ceil_div(Fraction(self.xoff_bytes, FRAME_BYTES)) + frames_in_window(window, self.rate_bps, FRAME_BYTES)
-        return frames * FRAME_BYTES
+        crossing = ceil_div(Fraction(self.xoff_bytes - RETH_BYTES, FRAME_BYTES))
+        return crossing + frames_in_window(window, self.rate_bps, FRAME_BYTES)
 
     def dropped(self, lost_xoffs: int) -> int:
         """Frames of these that find no room."""
-        return max(
-            0, self.sent_bytes(lost_xoffs) // FRAME_BYTES - (self.xoff_bytes + self.headroom_bytes) // FRAME_BYTES
-        )
+        room = (self.xoff_bytes + self.headroom_bytes - RETH_BYTES) // FRAME_BYTES
+        return max(0, self.sent(lost_xoffs) - room)
 
     def paused_ps(self, xoffs: int) -> int:
         """How long a peer stands that got so many XOFF in a row, the last of which runs out."""
@@ -141,7 +141,7 @@ def run(bench: Bench) -> Outcome:
         {f"{name}: {what}": value for name, seen in runs.items() for what, value in _figures(seen)},
         [
             *(f"{name}: {seen.evidence}" for name, seen in runs.items()),
-            "seen by: drops of the group's headroom, and PFC frames that one end counts as sent and the other does not receive",
+            "seen by: drops of the headroom; PFC frames that one end counts as sent and the other does not receive",
         ],
     )
 
