@@ -108,8 +108,7 @@ def run(bench: Bench) -> Outcome:
         [_plot(runs)],
         {f"planned for {us} us: {what}": value for us, seen in runs.items() for what, value in _figures(seen)},
         [
-            f"`dcbctl plan --rate {bench.number('rate_gbps')}G --length {bench.number('length_m')} --mtu {MTU_BYTES} "
-            f"--response {us}us`: {seen.plan.headroom_bytes:,} bytes of headroom a group"
+            f"headroom by the exact method for a response of {us} us: {seen.plan.headroom_bytes:,} bytes a group"
             for us, seen in runs.items()
         ],
     )
