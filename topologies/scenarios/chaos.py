@@ -25,6 +25,7 @@ from topologies.settings import STORAGE_PRIORITY as LOSSLESS
 from topologies.settings import Dcb, controller_config
 
 if TYPE_CHECKING:
+    from topologies.html_report import LinkMap
     from topologies.measure import Snapshot
     from topologies.virtual import Bench, VirtualLab
     from topologies.virtual.lab import Flow
@@ -114,7 +115,7 @@ def run(bench: Bench) -> Outcome:
     except ChaosError as error:
         raise LabError(str(error)) from None
 
-    async def body(lab: VirtualLab) -> tuple[list[Seen], Line, Any]:
+    async def body(lab: VirtualLab) -> tuple[list[Seen], LinkMap]:
         wires: dict[str, Any] = {
             f"to {host.name}": lab.link(host.leaf, host.name).from_(host.leaf).source_of("bytes")
             for host in fabric.hosts
@@ -125,15 +126,16 @@ def run(bench: Bench) -> Outcome:
         for number, action in enumerate(todo, 1):
             bench.progress(f"step {number} of {len(todo)}: {action}")
             seen.append(await _step(bench, lab, action, start_ps))
-        return seen, _delivered(bench, series, start_ps), link_map(lab, "XOFF frames of all steps")
+        bench.record(NAME, series)
+        return seen, link_map(lab, "XOFF frames of all steps")
 
-    seen, line, picture = bench.run(
+    seen, picture = bench.run(
         NAME, fabric, configuration(fabric, bench.number("planned_us")), body, LabSettings(length_m=LENGTH_M)
     )
     return Outcome(
         verdict(seen),
         [_table(seen)],
-        [_plot(seen, line)],
+        [_plot(seen)],
         {f"{n} {one.action.step}: {what}": value for n, one in enumerate(seen, 1) for what, value in _figures(one)},
         [f"{n}: {one.action}; {one.sync}" for n, one in enumerate(seen, 1)],
         [picture],
@@ -301,14 +303,6 @@ def _sync(action: Action, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
     return f"the controller wrote {moved} entries"
 
 
-def _delivered(bench: Bench, series: Any, start_ps: int) -> Line:
-    from topologies.virtual.bench import rates
-
-    lines = [rates(line) for line in bench.record(NAME, series)]
-    total = [sum(values) for values in zip(*(line.y for line in lines), strict=True)]
-    return Line("all hosts", [x - start_ps / PS_PER_MS for x in lines[0].x], total, "step")
-
-
 # --- what it proves ---------------------------------------------------------------------------------------------------
 
 
@@ -368,7 +362,17 @@ def _table(seen: list[Seen]) -> Table:
     return Table("Chaos", heads, rows)
 
 
-def _plot(seen: list[Seen], line: Line) -> Plot:
-    marks = [(one.start_ms, f"{n} {one.action.step}") for n, one in enumerate(seen, 1)]
-    panel = Panel("delivered to hosts, Gb/s", [line], marks=marks)
-    return Plot("chaos", "What reaches the hosts, step by step", "ms", [panel])
+def _plot(seen: list[Seen]) -> Plot:
+    x = [float(n) for n in range(1, len(seen) + 1)]
+    marks = [(n, one.action.step) for n, one in zip(x, seen, strict=True)]
+    lines = [
+        Line("before", x, [one.before for one in seen], "points"),
+        Line("while it is broken", x, [one.during for one in seen], "points"),
+        Line("after", x, [one.after for one in seen], "points"),
+    ]
+    recovered = [Line("", x, [one.recovered_ms for one in seen], "points")]
+    panels = [
+        Panel("delivered, Gb/s", lines, marks=marks),
+        Panel("ms until all is delivered", recovered, y_log=True),
+    ]
+    return Plot("chaos", "Step by step", "step", panels)
