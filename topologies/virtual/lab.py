@@ -28,6 +28,7 @@ from fabric.control import ControlPlane, FabricCores, VirtualSwitch
 from fabric.engine import Fabric, Series
 from fabric.links import Link
 from fabric.loop import VirtualLoop
+from hosts import workloads
 from hosts.nic import Connection, FlowState, FlowStats, Nic, connect_rdma, connect_tcp
 from hosts.nic_config import ENDLESS, Dcqcn, EventKind, NicConfig, RdmaConfig, TcpConfig
 from switch.core import SwitchCore
@@ -307,6 +308,18 @@ class VirtualLab:
         flow = Flow(source, target, connection, sender, receiver)
         self.flows.append(flow)
         return flow
+
+    def start(self, flows: Sequence[workloads.Flow], defaults: workloads.Defaults | None = None) -> list[Flow]:
+        """Flows of `hosts.workloads`, their start times counted from now. `defaults`: all else of RDMA and TCP."""
+        hops = {host.name: self._gateway(host.name) for host in self.topology.hosts}
+        later = [replace(flow, start_ps=flow.start_ps + self.now_ps) for flow in flows]
+        started = workloads.start(later, self.nics, hops=hops, defaults=defaults)
+        made = [
+            Flow(s.flow.source, s.flow.target, s.connection, self.nics[s.flow.source], self.nics[s.flow.target])
+            for s in started
+        ]
+        self.flows += made
+        return made
 
     def _gateway(self, host: str) -> str:
         described = self.topology.host(host)
