@@ -171,3 +171,36 @@ def test_pfcwd_runtime_traffic(rig: SnappiLab) -> None:
     assert {p: seen[TX, RX, p] for p in sent} == sent
     assert (counts.drops(), counts["pfc_tx_frames"]) == ({}, {})
     assert sum(sent.values()) * FRAME > 70_000_000
+
+
+def test_pfc_storm_with_shared_headroom_occupancy(rig: SnappiLab) -> None:
+    """Pfc_Storm_with_Shared_Headroom: a storm holds frames of two senders in the shared headroom pool; the watchdog's
+    drop gives every byte of it back, and after the storm the pool carries the same again."""
+    shared = config({port: {"pfc_watchdog": BY_SWITCH} for port in RATES}, pfc_watchdog=POLL)
+    leaf = shared["switches"]["leaf1"]
+    group = {**leaf["ports"][TX]["buffers"][3], "headroom_pool": 0}
+    leaf["headroom_pools"] = {0: 2 * group["headroom"]}
+    for port in (TX, 3):
+        leaf["ports"][port]["buffers"] = {3: group, 4: group}
+    rig.apply(shared)
+    tm = rig.core.tm
+    for detected in (1, 2):
+        rig.send_frame(RX, xoff(RX, [3]), count=30, gap_ps=100 * US)
+        rig.advance(10 * US)
+        sent = sum(rig.send(source, RX, 3, 100, length_ps=50 * US) for source in (TX, 3))
+        rig.advance(100 * US)
+        held = tm.read_state("headroom_pool_used", 0)
+        assert held == sum(tm.read_state("pg_headroom", port * 8 + 3) for port in (TX, 3)) > group["headroom"]
+        rig.advance(1 * MS)
+        assert tm.read_state("storm_state", RX * 8 + 3) == 1
+        assert tm.read_state("headroom_pool_used", 0) == tm.read_state("pool_used", 0) == 0
+        rig.advance(6 * MS)
+        assert tm.read_state("storm_state", RX * 8 + 3) == 0
+        counts = rig.counts()
+        assert counts.drops() == {"tm_drop_storm_tx": {(RX, 3): sent}}
+        assert (stats(rig, RX, 3).detected, stats(rig, RX, 3).restored) == (detected, detected)
+        sent = sum(rig.send(source, RX, 3, 100, length_ps=50 * US) for source in (TX, 3))
+        rig.received()
+        rig.drain()
+        assert sum(rig.received().values()) == sent
+        assert rig.counts().drops() == {}
