@@ -39,8 +39,8 @@ from topologies.settings import BUSINESS_PRIORITY, STORAGE_PRIORITY, Dcb, contro
 RATE_BPS = 20_000_000
 FLOW_BPS = 6_000_000
 CONTROL_BPS = 1_000_000
-QUANTA, INTERVAL = 8000, "20ms"  # a pause of 205 ms, refreshed ten times as often: a busy machine does not end it
-CONTROL_RATE = 1  # PFC frames a second that storm control lets through: a fifth of the time paused
+QUANTA, INTERVAL = 16000, "20ms"  # a pause of 410 ms, refreshed 20 times as often: a busy machine does not end it
+CONTROL_RATE = 1  # PFC frames a second that storm control lets through: two fifths of the time paused
 TIMEOUT_S = 20.0
 TO_BROKEN, TO_WELL, OTHER = "to the broken host", "into its rack", "priority 0, into its rack"
 FLOWS = {
