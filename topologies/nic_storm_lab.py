@@ -188,7 +188,7 @@ async def run(window_s: float = 3.0, lab: str = "lab", say: Callable[[str], None
             await nic.line(lambda text: "ready" in text, TIMEOUT_S)
             await storm_lab.until("the ToR freezes", frozen)
             await measure(PHASES[1])
-            seen.why = await storm_lab.dcbctl("why", ASKED_AT, str(STORAGE_PRIORITY))
+            seen.why = await storm_lab.dcbctl("why", ASKED_AT, str(STORAGE_PRIORITY), "--interval", "1")
             say(seen.why.rstrip())
             seen.deadlock = json.loads(await storm_lab.dcbctl("deadlock", "-j"))
             now = await storm_lab.xoff()
