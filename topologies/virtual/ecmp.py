@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dcb.units import PS_PER_MS, PS_PER_S
 from hosts.nic_config import QPN_BASE, Dcqcn, ip_number
@@ -100,7 +100,9 @@ async def measure(
     start = lab.now_ps
     running = []
     for f in flows:
-        chosen = {} if f.via is None else {"udp_source_port": paths.source_port(f.source, f.target, f.via)}
+        chosen: dict[str, Any] = (
+            {} if f.via is None else {"udp_source_port": paths.source_port(f.source, f.target, f.via)}
+        )
         running.append(lab.rdma(f.source, f.target, dcqcn=dcqcn, priority=priority, **chosen))
     step = round(ms * PS_PER_MS) // SAMPLES
     times, got = [lab.now_ps], [[0] * len(running)]
