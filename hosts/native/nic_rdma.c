@@ -197,8 +197,11 @@ uint32_t rdma_build(nic_t *nic, flow_t *flow, uint64_t now)
     }
     step(q, &q->nxt, payload);
     int more = may_send(nic, q);
-    if (q->config.reliable && (last || !more))
+    if (q->config.reliable && (last || !more)) {
         frame[BTH_AT + 8] = ACK_REQUEST;
+        if (at.packet >= q->asked)
+            q->asked = at.packet + 1;
+    }
     qp_icrc(nic, q, frame, BTH_AT + BTH_BYTES + reth, payload + pad);
 
     if (flow->first_ps == NEVER) {
@@ -388,6 +391,8 @@ void rdma_stop(nic_t *nic, flow_t *flow, uint64_t now)
     if (flow->state != NIC_RUNNING)
         return;
     cursor_t end = cursor_at(q, q->max);
+    if (q->asked < q->max && q->una.packet < q->max && q->nxt.packet == q->max && q->nxt.message < q->messages)
+        step(q, &end, payload_at(q, &end)); /* nobody would acknowledge the last ones: one more ends the message, and asks */
     flow->bytes = end.offset;
     q->messages = end.message + (end.in_message != 0);
     if (q->messages == 0 || q->una.packet >= q->max) {
@@ -397,6 +402,7 @@ void rdma_stop(nic_t *nic, flow_t *flow, uint64_t now)
     }
     q->una = cursor_at(q, q->una.packet);
     q->nxt = cursor_at(q, q->nxt.packet);
+    qp_wake(nic, q, now);
 }
 
 static void set_header(const nic_t *nic, qp_t *q)

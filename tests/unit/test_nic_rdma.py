@@ -195,7 +195,26 @@ def test_a_stopped_flow_finishes_with_what_it_has_sent() -> None:
     flow = pair.nics[0].flow(0)
     assert flow.state is FlowState.FINISHED
     assert flow.bytes == flow.bytes_acked == flow.bytes_sent == len(pair.sent[0]) * 1024
-    assert len(pair.sent[0]) == -(-10 * US // wire_ps(FULL))  # those that started before
+    # those that started before, and the one that ends the message and asks for an ACK
+    assert len(pair.sent[0]) == -(-10 * US // wire_ps(FULL)) + 1
+    last = pair.sent[0][-1].frame
+    assert (read(last).opcode, last[50] & 0x80) == (0x08, 0x80)
+    assert pair.nics[1].flow(0).rx_messages == 1
+
+
+@pytest.mark.parametrize("stop_ps", [0, 1, 5_000, 123_456, 900_000, 2_000_000, 10_000_000])
+@pytest.mark.parametrize("window", [0, 1024, 10_000])
+def test_a_stopped_flow_sends_nothing_again_and_needs_no_timeout(stop_ps: int, window: int) -> None:
+    """With an ACK every 16 packets the last ones before the stop would wait for one until the timer ends."""
+    pair = Pair()
+    connect_rdma(*pair.nics, RdmaConfig(bytes=ENDLESS, message_bytes=30_000, window_bytes=window))
+    pair.run(stop_ps)
+    pair.nics[0].stop_flow(0, stop_ps)
+    pair.run()
+    flow, receiver = pair.nics[0].flow(0), pair.nics[1].flow(0)
+    assert flow.state is FlowState.FINISHED
+    assert (flow.timeouts, flow.packets_resent, receiver.rx_duplicates) == (0, 0, 0)
+    assert flow.bytes == flow.bytes_acked == flow.bytes_sent == receiver.rx_bytes
 
 
 def mark(end: int, number: int, frame: bytes) -> bytes | None:
