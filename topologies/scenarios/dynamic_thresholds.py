@@ -254,8 +254,8 @@ def verdict(seen: Mapping[str, Seen], pool: int, exponent: int) -> list[Check]:
         Check(
             "the policy has learned when all come at once: fewer and shorter pauses than its baseline",
             policy.xoffs[2] < low.xoffs[2] and policy.paused_us[2] < 0.8 * low.paused_us[2] and levels[0] < max(levels),
-            f"{policy.xoffs[2]} XOFFs instead of {low.xoffs[2]}, hosts paused for {policy.paused_us[2]:,.0f} us instead "
-            f"of {low.paused_us[2]:,.0f}; XOFF went from {levels[0]:,.0f} to {max(levels):,.0f}",
+            f"{policy.xoffs[2]} XOFFs instead of {low.xoffs[2]}, hosts paused for {policy.paused_us[2]:,.0f} us, not "
+            f"{low.paused_us[2]:,.0f}; XOFF went from {levels[0]:,.0f} to {max(levels):,.0f}",
         ),
         Check(
             "and stays within what the planner allows",
