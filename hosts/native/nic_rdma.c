@@ -222,9 +222,10 @@ uint32_t rdma_build(nic_t *nic, flow_t *flow, uint64_t now)
     }
     pace(nic, q, len, now);
     if (q->config.reliable) {
-        q->rto_at_ps = now + q->config.rto_ps;
-        if (timer_get(nic, flow_timer(flow, FLOW_RTO)) == NEVER)
+        if (timer_get(nic, flow_timer(flow, FLOW_RTO)) == NEVER) { /* of the oldest: more data does not put it off */
+            q->rto_at_ps = now + q->config.rto_ps;
             timer_set(nic, flow_timer(flow, FLOW_RTO), q->rto_at_ps);
+        }
     } else if (q->nxt.message >= q->messages) {
         flow->bytes_acked = flow->bytes;
         flow->state = NIC_FINISHED;
@@ -348,7 +349,7 @@ static void timed_out(nic_t *nic, qp_t *q, uint64_t now)
 {
     if (q->flow.state != NIC_RUNNING || q->una.packet >= q->max)
         return;
-    if (now < q->rto_at_ps) { /* set when the oldest of some time ago was sent */
+    if (now < q->rto_at_ps) { /* something was acknowledged meanwhile */
         timer_set(nic, flow_timer(&q->flow, FLOW_RTO), q->rto_at_ps);
         return;
     }

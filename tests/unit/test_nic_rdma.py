@@ -103,6 +103,25 @@ def test_retries_end_in_a_failed_flow() -> None:
     assert [e.kind for e in pair.nics[0].events()] == [EventKind.STARTED, EventKind.FAILED]
 
 
+def test_more_data_does_not_put_the_timer_off() -> None:
+    """Packet 2 is lost, and so is what the NAK brings again; without a window data goes on all the time."""
+    copies = 0
+
+    def lose(end: int, _: int, frame: bytes) -> bytes | None:
+        nonlocal copies
+        second = end == 0 and frame[36:38] == (4791).to_bytes(2, "big") and frame[51:54] == (2).to_bytes(3, "big")
+        copies += second
+        return None if second and copies <= 2 else frame
+
+    pair = Pair(change=lose)
+    connect_rdma(*pair.nics, RdmaConfig(bytes=4_000_000, ack_every=1, rto_ps=50 * US))
+    pair.run(1000 * US)
+    sender = pair.nics[0].flow(0)
+    assert (copies, sender.timeouts, sender.naks) == (3, 1, 1)
+    assert sender.finish_ps is not None
+    assert pair.nics[1].flow(0).rx_bytes == 4_000_000
+
+
 def test_psns_wrap_and_losses_across_the_wrap_are_repaired() -> None:
     pair = Pair(change=lose(0, 12))
     connect_rdma(*pair.nics, RdmaConfig(bytes=40 * 1024, initial_psn=(1 << 24) - 10, ack_every=4))
