@@ -26,14 +26,20 @@ MAX_POINTS = 10_000
 class Point:
     """One combination of options, and the folder of its results."""
 
+    scenario: str
     options: Mapping[str, Value]
     seed: int
     folder: Path
 
     @property
     def done(self) -> bool:
-        """Whether an earlier run has finished it."""
-        return (self.folder / "results.json").exists()
+        """Whether an earlier run has finished it: results of this scenario, options and seed, not just some."""
+        try:
+            found = artifacts.load(self.folder)
+        except artifacts.ResultsError:
+            return False
+        same = all(found.get("options", {}).get(name) == value for name, value in self.options.items())
+        return same and (found.get("scenario"), found.get("seed")) == (self.scenario, self.seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,9 @@ class Progress:
     last: str
 
 
-def grid(known: Mapping[str, Option], given: Sequence[str], seeds: Sequence[int], folder: Path) -> list[Point]:
+def grid(
+    scenario: str, known: Mapping[str, Option], given: Sequence[str], seeds: Sequence[int], folder: Path
+) -> list[Point]:
     """`name=a,b,c` texts -> points in the order given, last option fastest. ValueError naming what is wrong."""
     axes: list[tuple[str, list[Value]]] = []
     for text in given:
@@ -62,29 +70,27 @@ def grid(known: Mapping[str, Option], given: Sequence[str], seeds: Sequence[int]
         for choice in itertools.product(*(values for _, values in axes)):
             options = dict(zip((name for name, _ in axes), choice, strict=True))
             label = ",".join([*(f"{name}={value}" for name, value in options.items()), f"seed={seed}"])
-            points.append(Point(options, seed, folder / label))
+            points.append(Point(scenario, options, seed, folder / label))
     if len(points) > MAX_POINTS:
         raise ValueError(f"--set: {len(points)} points; at most {MAX_POINTS} are run")
     return points
 
 
-def command(scenario: str, point: Point) -> list[str]:
+def command(point: Point) -> list[str]:
     """What runs a point."""
     options = [part for name, value in point.options.items() for part in ("--set", f"{name}={value}")]
-    base = [sys.executable, "-m", "topologies.cli", "run", scenario, "--virtual", "--seed", str(point.seed)]
+    base = [sys.executable, "-m", "topologies.cli", "run", point.scenario, "--virtual", "--seed", str(point.seed)]
     return [*base, *options, "--out", str(point.folder)]
 
 
-def run(
-    scenario: str, points: Sequence[Point], jobs: int, progress: Callable[[Progress], None] = lambda _: None
-) -> dict[Path, str]:
+def run(points: Sequence[Point], jobs: int, progress: Callable[[Progress], None] = lambda _: None) -> dict[Path, str]:
     """Run the points that are not done; returns what those that failed said, by folder. A failed claim is none."""
     todo = [point for point in points if not point.done]
     skipped = len(points) - len(todo)
     failed: dict[Path, str] = {}
     finished = 0
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        waiting = {pool.submit(_one, scenario, point): point for point in todo}
+        waiting = {pool.submit(_one, point): point for point in todo}
         try:
             pending: set[Future[str]] = set(waiting)
             while pending:
@@ -102,8 +108,8 @@ def run(
     return failed
 
 
-def _one(scenario: str, point: Point) -> str:
-    done = subprocess.run(command(scenario, point), capture_output=True, text=True, check=False)
+def _one(point: Point) -> str:
+    done = subprocess.run(command(point), capture_output=True, text=True, check=False)
     return "" if point.done else (done.stderr.strip() or done.stdout.strip())[-2000:] or f"exit code {done.returncode}"
 
 

@@ -146,7 +146,7 @@ def sweep_(
     folder = out or results_dir(scenario) / "sweep"
     try:
         numbers = [int(seed) for seed in seeds.split(",")]
-        points = sweep.grid(module.OPTIONS, settings, numbers, folder)
+        points = sweep.grid(scenario, module.OPTIONS, settings, numbers, folder)
         report.make_folder(folder)
     except (ValueError, OSError) as error:
         raise _fail(str(error), 2) from None
@@ -158,7 +158,7 @@ def sweep_(
         def progress(now: sweep.Progress) -> None:
             bar.update(task, completed=now.finished, description=f"{scenario}: {now.last}, {now.failed} failed")
 
-        failed = sweep.run(scenario, points, jobs, progress)
+        failed = sweep.run(points, jobs, progress)
         bar.update(task, completed=len(points))
     for path in sweep.collect(scenario, points, folder):
         console.print(f"  {path}")

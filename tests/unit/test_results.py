@@ -79,39 +79,40 @@ def test_compare_names_what_differs() -> None:
 
 
 def test_a_grid_is_every_combination(tmp_path: Path) -> None:
-    points = sweep.grid(OPTIONS, ["xoff=1000,2000", "cc=paper,off"], [1, 2], tmp_path)
+    points = sweep.grid("x", OPTIONS, ["xoff=1000,2000", "cc=paper,off"], [1, 2], tmp_path)
     assert len(points) == 8
     assert points[1].options == {"xoff": 1000, "cc": "off"}
     assert points[-1].folder == tmp_path / "xoff=2000,cc=off,seed=2"
-    command = sweep.command("x", points[0])
+    command = sweep.command(points[0])
     assert command[3:] == [
         *("run", "x", "--virtual", "--seed", "1", "--set", "xoff=1000", "--set", "cc=paper"),
         *("--out", str(tmp_path / "xoff=1000,cc=paper,seed=1")),
     ]
     with pytest.raises(ValueError, match="given twice"):
-        sweep.grid(OPTIONS, ["xoff=1000", "xoff=2000"], [1], tmp_path)
+        sweep.grid("x", OPTIONS, ["xoff=1000", "xoff=2000"], [1], tmp_path)
 
 
 def test_a_sweep_runs_what_is_not_done_and_collects_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    points = sweep.grid(OPTIONS, ["xoff=3000,1000,2000"], [1], tmp_path)
+    points = sweep.grid("x", OPTIONS, ["xoff=3000,1000,2000"], [1], tmp_path)
     ran = []
 
-    def fake(scenario: str, point: sweep.Point) -> str:
+    def fake(point: sweep.Point) -> str:
         ran.append(point.options["xoff"])
         if point.options["xoff"] == 2000 and len(ran) < 4:
             return "out of luck"
         point.folder.mkdir()
         figures = {"gbps": point.options["xoff"] / 100}
-        (point.folder / "results.json").write_text(json.dumps(results(figures=figures)))
+        (point.folder / "results.json").write_text(json.dumps(results(figures=figures, options=dict(point.options))))
         return ""
 
     monkeypatch.setattr(sweep, "_one", fake)
     seen: list[sweep.Progress] = []
-    failed = sweep.run("x", points, 1, seen.append)
+    failed = sweep.run(points, 1, seen.append)
     assert {folder.name: text for folder, text in failed.items()} == {"xoff=2000,seed=1": "out of luck"}
     assert (seen[-1].finished, seen[-1].total, seen[-1].failed) == (3, 3, 1)
-    assert sweep.run("x", points, 1) == {}  # takes up what is missing, and that alone
+    assert sweep.run(points, 1) == {}  # takes up what is missing, and that alone
     assert ran == [3000, 1000, 2000, 2000]
+    assert not sweep.grid("y", OPTIONS, ["xoff=3000"], [1], tmp_path)[0].done  # another scenario's results
     written = sweep.collect("x", points, tmp_path)
     assert [path.name for path in written] == ["sweep.jsonl", "sweep.png"]
     rows = [json.loads(line) for line in written[0].read_text().splitlines()]
