@@ -73,18 +73,18 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         Traffic,
         source=st.integers(0, total - 1),
         target=st.sampled_from([hot, hot, hot, *range(total)]),
-        bytes=st.integers(1, 150_000),
-        start_us=st.integers(0, 20),
-        kind=st.sampled_from(["off", "off", "paper", "cx4", "tcp"]),
+        bytes=st.sampled_from([1, 1_025, 40_000, 80_001, 150_000, 200_000]),
+        start_us=st.integers(0, 5),
+        kind=st.sampled_from(["off", "off", "off", "paper", "cx4", "tcp"]),
     )
-    flows = draw(st.lists(flow, min_size=4, max_size=10))
+    flows = draw(st.lists(flow, min_size=6, max_size=12))
     return Scenario(
         leaves,
         spines,
         hosts,
         draw(st.sampled_from([10, 25, 100, 400])) * G,
         draw(st.sampled_from([1, 10, 100, 300])),
-        draw(st.integers(5_000, 60_000)),
+        draw(st.integers(5_000, 30_000)),
         draw(st.integers(0, 1000)),
         tuple(f for f in flows if f.source != f.target),
         draw(st.sampled_from(list(Fault))),
