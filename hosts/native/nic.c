@@ -333,6 +333,11 @@ static void wire(nic_t *nic, uint64_t now)
 
 static void process(nic_t *nic, const uint8_t *frame, uint32_t len, uint64_t now)
 {
+    uint32_t cnm = cnm_at(frame, len);
+    if (cnm) {
+        cnm_rx(nic, frame, len, cnm, now);
+        return;
+    }
     uint32_t ip_end = len >= IP_AT + 20 && get16(frame + 12) == 0x0800 ? IP_AT + get16(frame + IP_AT + 2) : 0;
     if (!ip_end || frame[IP_AT] != 0x45 || (get16(frame + IP_AT + 6) & 0x3fff)) {
         nic->stats.rx_other++;
@@ -666,7 +671,7 @@ int nic_read_flow(const nic_t *nic, uint32_t index, nic_flow_stats_t *stats)
         .packets_sent = f->packets_sent, .packets_resent = f->packets_resent, .timeouts = f->timeouts,
         .naks = f->naks, .cnps = f->cnps, .marks = f->marks, .rx_bytes = f->rx_bytes, .rx_packets = f->rx_packets,
         .rx_messages = f->rx_messages, .rx_out_of_order = f->rx_out_of_order, .rx_duplicates = f->rx_duplicates,
-        .cnps_sent = f->cnps_sent, .rx_first_ps = f->rx_first_ps, .rx_last_ps = f->rx_last_ps,
+        .cnps_sent = f->cnps_sent, .rx_first_ps = f->rx_first_ps, .rx_last_ps = f->rx_last_ps, .cnms = f->cnms,
     };
     if (f->kind == NIC_RDMA)
         rdma_read(nic, f, stats);

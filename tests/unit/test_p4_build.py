@@ -127,7 +127,12 @@ ACTIONS: dict[str, list[tuple[str, int]]] = {
     "egress.tm_storm_forward": [],
     "egress.tm_set_watchdog": [("detect_us", 32), ("restore_us", 32), ("action", 2), ("empty_queue", 1)],
     "egress.tm_set_qcn": [
-        ("qeq", 32), ("weight", 8), ("sample", 32), ("jitter", 8), ("priority", 3), ("cpid", 64),
+        ("qeq", 32),
+        ("weight", 8),
+        ("sample", 32),
+        ("jitter", 8),
+        ("priority", 3),
+        ("cpid", 64),
     ],  # fmt: skip
     "ingress.set_pfc_policy": [("dialect", 2), ("storm_action", 2)],
     "egress.set_pfc_dialect": [("dialect", 2)],
