@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from controller.entries import Action, TableEntry, match
 from controller.thresholds_config import ThresholdPolicy
 from controller.values import U32_MAX, Bytes, no_bool
-from dcb.buffers.alpha import parse_alpha
+from dcb.buffers.alpha import ALPHA_MAX, ALPHA_MIN, parse_alpha
 from dcb.buffers.plan import HeldGroup, check
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ DEFAULT_POOL_BYTES = 16 << 20  # of pool 0; the other pools hold nothing (contra
 EDGE_LENGTH_M, FABRIC_LENGTH_M = Fraction(5), Fraction(40)  # as SONiC's CABLE_LENGTH: server - ToR, ToR - leaf
 BUFFER_TABLES = ("egress.tm_pool", "egress.tm_headroom_pool", "egress.tm_pg_pool")
 
-AlphaKey = Annotated[int, BeforeValidator(no_bool), BeforeValidator(parse_alpha), Field(ge=-16, le=16)]
+AlphaKey = Annotated[int, BeforeValidator(no_bool), BeforeValidator(parse_alpha), Field(ge=ALPHA_MIN, le=ALPHA_MAX)]
 PoolNumber = Annotated[int, BeforeValidator(no_bool), Field(ge=0, le=POOLS - 1)]
 PoolBytes = Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=U32_MAX)]
 BufferBytes = Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=2**48)]
@@ -63,8 +63,8 @@ class BufferProfile(BaseModel):
                 raise ValueError("xon_offset belongs to a dynamic profile (alpha)")
             if self.xon is None:
                 raise ValueError("xon is wanted beside xoff")
-            if self.xon > self.xoff:
-                raise ValueError(f"xon {self.xon} must not be above xoff {self.xoff}")
+            if self.xon >= self.xoff:
+                raise ValueError(f"xon {self.xon} must be below xoff {self.xoff}")
             if self.reserved > self.xoff:
                 raise ValueError(f"reserved {self.reserved} must not be above xoff {self.xoff}, which contains it")
         elif self.xon is not None:

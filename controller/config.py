@@ -30,6 +30,7 @@ from controller.buffer_config import BufferProfile as BufferProfile  # others kn
 from controller.buffer_config import problems as buffer_problems
 from controller.buffer_config import warnings as buffer_warnings
 from controller.dcbx_config import Dcbx, resolve
+from controller.deadlock_config import DeadlockDetection
 from controller.pfc_config import DialectKey, StormControl
 from controller.telemetry_config import Telemetry
 from controller.values import (
@@ -325,6 +326,7 @@ class Config(_Model):
     switches: dict[Name, Switch] = Field(default_factory=dict)
     pfc_watchdog: FabricWatchdog = FabricWatchdog()
     telemetry: Telemetry | None = None
+    deadlock_detection: DeadlockDetection | None = None
 
     @model_validator(mode="after")
     def _references(self) -> Self:

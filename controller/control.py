@@ -21,6 +21,7 @@ from controller.codec import Codec
 from controller.config import Config
 from controller.dcbx_overlay import overlay
 from controller.dcbx_service import DcbxService, loop_clock_ns
+from controller.deadlock_service import DeadlockService
 from controller.desired import build
 from controller.diff import Kind, Update, by_key
 from controller.entries import Entity
@@ -68,6 +69,8 @@ class Controller:
         self.telemetry = TelemetryService(self.program, self.session, self.events, dcbx=self.dcbx)
         self.telemetry.configure(self._running)
         self.watchdog.listeners.append(self.telemetry.on_watchdog)
+        self.deadlock = DeadlockService(self, self.events)
+        self.deadlock.configure(self._running)
         self._entities = self._build(self._running)
         self._sessions: dict[str, SwitchSession] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -89,11 +92,13 @@ class Controller:
         self.dcbx.start()
         self.watchdog.start()
         self.thresholds.start()
+        self.deadlock.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.deadlock.stop()
         await self.thresholds.stop()
         await self.watchdog.stop()
         await self.dcbx.stop()
@@ -108,6 +113,7 @@ class Controller:
         self.watchdog.configure(self._running)
         self.telemetry.configure(self._running)
         self.thresholds.configure(self._running)
+        self.deadlock.configure(self._running)
         self._entities[switch] = build(self._running, switch)
         if switch in self._sessions:
             self._sessions[switch].set_desired(self.thresholds.laid_over(switch, self._entities[switch]))
@@ -186,6 +192,7 @@ class Controller:
         self.watchdog.configure(running)
         self.thresholds.configure(running)
         self.telemetry.configure(running)
+        self.deadlock.configure(running)
         self._start(entities)
 
     async def wait_synced(self, timeout: float | None = None, switches: Iterable[str] | None = None) -> None:

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 LOGGER = logging.getLogger("dcblab.controller")
 KEPT = 10_000
-KINDS = ("alarm", "watchdog", "dcbx", "session", "config")
+KINDS = ("alarm", "watchdog", "deadlock", "dcbx", "session")
 
 
 @dataclass(frozen=True, slots=True)

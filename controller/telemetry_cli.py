@@ -161,7 +161,7 @@ def events(
     lab: Lab = "lab",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on; Ctrl-C ends it.")] = False,
     kinds: Annotated[
-        list[str] | None, typer.Option("--kind", help="Only these: alarm, watchdog, dcbx, session, config.")
+        list[str] | None, typer.Option("--kind", help="Only these: alarm, watchdog, deadlock, dcbx, session.")
     ] = None,
 ) -> None:
     """What happened, as JSON lines: alarms, watchdog, DCBX, connections to switches."""

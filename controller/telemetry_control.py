@@ -89,7 +89,9 @@ def _state(controller: Controller) -> Json:
         "on": snapshot.config.telemetry is not None,
         "rounds": snapshot.rounds,
         "answered": sorted(snapshot.samples),
-        "silent": sorted(set(snapshot.switches) - set(snapshot.samples)),
+        "silent": sorted(set(snapshot.switches) - set(snapshot.samples))
+        if snapshot.config.telemetry is not None
+        else [],
         "prometheus": controller.telemetry.endpoint.url,
         "metrics": metrics,
         "alarms": [_alarm(controller, alarm) for alarm in snapshot.alarms],

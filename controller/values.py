@@ -70,6 +70,7 @@ def _port_range(value: object) -> str:
 
 U32_MAX = 2**32 - 1
 MAX_DATA_PORT = 509  # 510 is the CPU port, 511 drops (contract, section 1)
+MAX_RATE_BPS = 800_000_000_000  # of a port of dcbswitch
 
 Priority = Annotated[int, BeforeValidator(no_bool), Field(ge=0, le=7)]
 Dscp = Annotated[int, BeforeValidator(no_bool), Field(ge=0, le=63)]
@@ -78,7 +79,7 @@ PortNumber = Annotated[int, BeforeValidator(no_bool), Field(ge=0, le=MAX_DATA_PO
 U8 = Annotated[int, BeforeValidator(no_bool), Field(ge=0, le=255)]
 U16 = Annotated[int, BeforeValidator(no_bool), Field(ge=0, le=65535)]
 Weight = Annotated[int, BeforeValidator(no_bool), Field(ge=1, le=100)]
-Rate = Annotated[int, BeforeValidator(parse_rate), PlainSerializer(format_rate)]
+Rate = Annotated[int, BeforeValidator(parse_rate), Field(le=MAX_RATE_BPS), PlainSerializer(format_rate)]
 Mac = Annotated[str, BeforeValidator(_unicast_mac)]
 Prefix = Annotated[str, BeforeValidator(_prefix)]
 Prefix4 = Annotated[str, BeforeValidator(_prefix4)]

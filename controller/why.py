@@ -8,7 +8,10 @@ pause hop by hop to where it comes from; `deadlock` joins the static check of th
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from finsy import P4ClientError
 
 from controller.config import Config
 from controller.control import Controller
@@ -16,10 +19,12 @@ from controller.deadlock import cycles
 from controller.edit import SelectionError, select
 from controller.links import PortRef
 from controller.reasons import PFC_INVALID
+from controller.switches import NotConnectedError
 from controller.views import port_head
 from controller.waitfor import Cause, Chain, FabricView, Queue, SwitchView, WaitGraph, delta, describe_ring, sources
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 DEFAULT_INTERVAL_S = 0.2
 LONGEST_INTERVAL_S = 10.0
@@ -36,11 +41,23 @@ _ADVICE = {
 
 
 async def view(controller: Controller) -> FabricView:
-    """What all switches show now. Raises NotConnectedError, finsy.P4ClientError."""
+    """What all switches show now; one that does not answer is missing."""
+    found = await _answers(controller, lambda name: _switch(controller, name))
+    return FabricView(round(asyncio.get_running_loop().time() * 1e9), found)
+
+
+async def _answers(controller: Controller, ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
+    """What each switch answers, by name, without those that do not."""
+
+    async def one(name: str) -> T | None:
+        try:
+            return await ask(name)
+        except (NotConnectedError, P4ClientError):
+            return None
+
     names = list(controller.running.switches)
-    views = await asyncio.gather(*(_switch(controller, name) for name in names))
-    now_ns = round(asyncio.get_running_loop().time() * 1e9)
-    return FabricView(now_ns, dict(zip(names, views, strict=True)))
+    answers = await asyncio.gather(*(one(name) for name in names))
+    return {name: answer for name, answer in zip(names, answers, strict=True) if answer is not None}
 
 
 async def _switch(controller: Controller, name: str) -> SwitchView:
@@ -61,6 +78,12 @@ async def _switch(controller: Controller, name: str) -> SwitchView:
     )
 
 
+async def anything_paused(controller: Controller) -> bool:
+    """Whether any priority of any port is paused now: one register of each switch that answers."""
+    reads = await _answers(controller, lambda name: controller.read_registers(name, ("tm_pause_left",)))
+    return any(any(cells["tm_pause_left"].values()) for cells in reads.values())
+
+
 async def look(controller: Controller, interval_s: float = DEFAULT_INTERVAL_S) -> WaitGraph:
     """Two views of the fabric, `interval_s` apart."""
     before = await view(controller)
@@ -77,9 +100,12 @@ def one_port(config: Config, target: str) -> PortRef:
 
 
 async def why(controller: Controller, target: str, priority: int, interval_s: float = DEFAULT_INTERVAL_S) -> Json:
-    """Why a priority of a port does not send. Raises SelectionError, NotConnectedError, finsy.P4ClientError."""
+    """Why a priority of a port does not send. Raises SelectionError, NotConnectedError (that switch is away)."""
     port = one_port(controller.running, target)
-    return explain(await look(controller, interval_s), port, priority)
+    graph = await look(controller, interval_s)
+    if port.switch not in graph.before.switches or port.switch not in graph.now.switches:
+        raise NotConnectedError(f"switch {port.switch}: does not answer")
+    return explain(graph, port, priority)
 
 
 def explain(graph: WaitGraph, port: PortRef, priority: int) -> Json:
@@ -174,7 +200,10 @@ def _wrong_port(graph: WaitGraph, port: PortRef, priority: int, received: int) -
     if far is None:
         return False, f"{graph.links.neighbour(port)} is no switch of this fabric: what it sent is not known"
     cell = far.port, priority
-    peer_before, peer_now = graph.before.switches[far.switch], graph.now.switches[far.switch]
+    nobody = SwitchView()
+    peer_before, peer_now = graph.before.switches.get(far.switch, nobody), graph.now.switches.get(far.switch, nobody)
+    if peer_now is nobody:
+        return False, f"{far.switch} does not answer: what it sent is not known"
     sent = delta(peer_before.tx_xoff, peer_now.tx_xoff, cell)
     total_sent, total = peer_now.tx_xoff.get(cell, 0), now.rx_xoff.get((port.port, priority), 0)
     text = f"{far} sent {sent} XOFF meanwhile ({total_sent} in all), {port} received {received} ({total} in all)"

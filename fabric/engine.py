@@ -248,6 +248,7 @@ class Fabric:
             next_deadline=address(lib, f"{prefix}_next_deadline"),
             advance=address(lib, f"{prefix}_advance"),
             events=address(lib, f"{prefix}_events_put"),
+            wait=address(lib, f"{prefix}_wait"),
         )
         self._add(name, nic, ops, pfc_response_ps, f"{prefix}_set_output", "fab_output_bytes")
 

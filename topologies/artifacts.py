@@ -150,7 +150,9 @@ def draw(plot: Plot, path: Path) -> Path:
 def _draw_panel(axis: Any, panel: Panel) -> None:
     for number, line in enumerate(panel.lines):
         colour = _COLOURS[number % len(_COLOURS)]
-        if line.style == "step":
+        if line.style == "dots":
+            axis.plot(line.x, line.y, "o", ms=4, label=line.label, color=colour)
+        elif line.style == "step":
             axis.step(line.x, line.y, where="post", label=line.label, color=colour, lw=1.3)
         elif line.style == "points":
             axis.plot(line.x, line.y, "o-", ms=4, label=line.label, color=colour, lw=1)

@@ -108,7 +108,7 @@ def run(
     except OSError as error:
         raise _fail(f"results folder {folder}: {error.strerror}", 1) from None
     if scenario == dcbx_bring_up.NAME:
-        _run_dcbx(console, duration, lab, folder)
+        _run_dcbx(console, duration, lab, target, folder)
     try:
         runs = asyncio.run(_run_scenario(console, duration, lab, target))
     except (NetworkError, ConfigError, TimeoutError, OSError) as error:
@@ -126,18 +126,19 @@ def run(
     raise typer.Exit(0 if all(check.passed for check in checks) else 1)
 
 
-def _run_dcbx(console: Console, duration: int, lab: str, folder: Path) -> NoReturn:
+def _run_dcbx(console: Console, duration: int, lab: str, target: Target, folder: Path) -> NoReturn:
     from topologies import dcbx_lab
 
     console.print(f"{dcbx_bring_up.NAME}: {dcbx_bring_up.SUMMARY}")
     try:
-        outcome = asyncio.run(dcbx_lab.run(duration, lab, console.print))
+        outcome = asyncio.run(dcbx_lab.run(duration, lab, console.print, target))
     except (NetworkError, ConfigError, TimeoutError, OSError) as error:
         raise _fail(str(error), 1) from None
     checks = dcbx_bring_up.verdict(outcome)
     console.print("What this proves:")
     report.print_checks(console, checks)
-    facts = {"scenario": dcbx_bring_up.NAME, "duration_s": duration, "rate_bps": dcbx_bring_up.RATE_BPS}
+    rate_bps = dcbx_bring_up.SETTINGS[target].rate_bps
+    facts = {"scenario": dcbx_bring_up.NAME, "target": str(target), "duration_s": duration, "rate_bps": rate_bps}
     for path in report.save(folder, [], checks, facts | {"outcome": asdict(outcome)}):
         console.print(f"  {path}")
     raise typer.Exit(0 if all(check.passed for check in checks) else 1)

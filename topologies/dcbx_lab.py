@@ -10,15 +10,17 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from controller import Controller
+from controller import Controller, P4Program
 from controller import config as configuration
 from controller.daemon import ControlServer, control_socket
 from dcb.dcbx.report import link_report
 from hosts import roce
+from topologies.bmv2 import PROGRAM, Emulation
 from topologies.dcbx import HostAgents, dcbx_config, source_dcbx, source_port
-from topologies.network import FabricNetwork, NetworkError
+from topologies.network import FabricNetwork, NetworkError, Target
 from topologies.processes import HostProcess
 from topologies.scenarios import dcbx_bring_up as scenario
 from topologies.settings import Dcb
@@ -28,17 +30,25 @@ START_DELAY_NS = 2_000_000_000  # for Python to start in every sender's host
 STUBBORN = [sys.executable, "-m", "hosts.roce"]  # DSCP 26, priority 3, whatever DCBX says
 
 
-async def run(duration_s: float, lab: str, say: Callable[[str], None] = lambda _: None) -> scenario.Outcome:
+async def run(
+    duration_s: float,
+    lab: str,
+    say: Callable[[str], None] = lambda _: None,
+    target: Target = Target.EMBEDDED,
+) -> scenario.Outcome:
     """The whole scenario. Raises NetworkError, TimeoutError, ConfigError."""
-    topology = scenario.topology()
+    setting = scenario.SETTINGS[target]
+    topology = scenario.topology(setting.rate_bps)
     source = source_dcbx([scenario.BEFORE], scenario.SHARES[scenario.BEFORE])
-    config = configuration.parse(dcbx_config(topology, Dcb(), source, lab=lab))
+    config = configuration.parse(dcbx_config(topology, replace(Dcb(), **setting.buffers), source, lab=lab))
+    program = P4Program.load(name=PROGRAM if target is Target.BMV2 else "dcb")
     async with contextlib.AsyncExitStack() as stack:
-        net = stack.enter_context(FabricNetwork(topology, lab=lab))
-        controller = await stack.enter_async_context(Controller(config))
+        net = stack.enter_context(FabricNetwork(topology, lab=lab, target=target))
+        controller = await stack.enter_async_context(Controller(config, p4=program))
         await stack.enter_async_context(ControlServer(controller, control_socket(lab), None))
         await controller.wait_synced(TIMEOUT_S)
-        runner = _Runner(net, controller, duration_s)
+        emulation = stack.enter_context(Emulation(net)) if target is Target.BMV2 else None
+        runner = _Runner(net, controller, emulation, setting, duration_s)
         say("switches are up; no host speaks DCBX")
         without = await runner.load("no DCBX on hosts", scenario.BEFORE, dict.fromkeys(scenario.SENDERS, STUBBORN))
         say(f"lost {sum(without.lost.values()):,} storage frames; starting dcb-host in every host")
@@ -62,8 +72,16 @@ async def run(duration_s: float, lab: str, say: Callable[[str], None] = lambda _
 
 
 class _Runner:
-    def __init__(self, net: FabricNetwork, controller: Controller, duration_s: float) -> None:
-        self._net, self._controller, self._duration_s = net, controller, duration_s
+    def __init__(
+        self,
+        net: FabricNetwork,
+        controller: Controller,
+        emulation: Emulation | None,
+        setting: scenario.Setting,
+        duration_s: float,
+    ) -> None:
+        self._net, self._controller, self._emulation = net, controller, emulation
+        self._setting, self._duration_s = setting, duration_s
         self._topology = net.topology
 
     def ports(self) -> dict[str, dict[int, list[int]]]:
@@ -123,7 +141,7 @@ class _Runner:
             running, start_ns = {}, time.monotonic_ns() + START_DELAY_NS
             for number, (host, sender) in enumerate(senders.items(), 1):
                 options = ["send", "--dst", target.ip4, "--start-at", str(start_ns), "--dest-qp", str(number)]
-                options += ["--rate", str(scenario.FLOW_BPS), "--link-rate", str(scenario.RATE_BPS)]
+                options += ["--rate", str(self._setting.flow_bps), "--link-rate", str(self._setting.rate_bps)]
                 options += ["--udp-source-port", str(50000 + number), "--duration", f"{self._duration_s:g}"]
                 process = HostProcess(self._net, host, [*sender, *options])
                 running[host] = await stack.enter_async_context(process)
@@ -148,9 +166,14 @@ class _Runner:
     async def _drained(self) -> None:
         end = time.monotonic() + TIMEOUT_S
         for switch in self._topology.switches:
-            while (await self._controller.read_registers(switch.name, ["egress.tm_pool_used"], [0]))[
-                "egress.tm_pool_used"
-            ][0, 0]:
+            while await self._buffered_bytes(switch.name):
                 if time.monotonic() > end:
                     raise NetworkError(f"switch {switch.name}: does not drain")
                 await asyncio.sleep(0.05)
+
+    async def _buffered_bytes(self, switch: str) -> int:
+        if self._emulation is not None:  # BMv2's P4Runtime server reads no registers
+            state = await asyncio.to_thread(self._emulation.state, switch)
+            return sum(state["tm_queue_depth"].values())
+        read = await self._controller.read_registers(switch, ["egress.tm_pool_used"], [0])
+        return read["egress.tm_pool_used"][0, 0]

@@ -85,7 +85,7 @@ class Line:
     label: str
     x: Sequence[float]
     y: Sequence[float]
-    style: Literal["line", "step", "points", "dashed"] = "line"
+    style: Literal["line", "step", "points", "dots", "dashed"] = "line"
 
 
 @dataclass(frozen=True, slots=True)

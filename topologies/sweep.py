@@ -123,9 +123,13 @@ def collect(scenario: str, points: Sequence[Point], folder: Path) -> list[Path]:
     if len(varied) == 1 and rows and _is_number(rows[0][varied[0]]):
         (name,) = varied
         rows.sort(key=lambda row: float(row[name]))
-        figures = [key for key, value in rows[0].items() if key not in (name, "seed", "passed") and _is_number(value)]
+        figures = [
+            key
+            for key, value in rows[0].items()
+            if key not in {*points[0].options, "seed", "passed"} and _is_number(value)
+        ]
         panels = [
-            Panel(figure, [Line("", [float(r[name]) for r in rows], [float(r[figure]) for r in rows], "points")])
+            Panel("", [Line("", [float(r[name]) for r in rows], [float(r[figure]) for r in rows], "points")], figure)
             for figure in figures
             if all(_is_number(row.get(figure)) for row in rows)
         ]

@@ -518,6 +518,8 @@ static void run(nic_t *nic, uint64_t until, int inclusive)
 
 void nic_advance(nic_t *nic, uint64_t now_ps) { run(nic, now_ps, 1); }
 
+void nic_wait(nic_t *nic, uint64_t now_ps) { run(nic, now_ps, 0); }
+
 uint64_t nic_next_deadline(const nic_t *nic)
 {
     uint64_t timer = nic->heap.count ? nic->heap.slots[0].at_ps : NEVER;

@@ -185,7 +185,7 @@ enum { NIC_WAITING = 0, NIC_RUNNING = 1, NIC_FINISHED = 2, NIC_FAILED = 3, NIC_R
 
 typedef struct nic_flow_stats {
     uint32_t kind, state;
-    uint64_t start_ps;       /* when it was to begin */
+    uint64_t start_ps;       /* when it was to begin, not before it was added */
     uint64_t first_ps;       /* first frame on the wire; UINT64_MAX: not yet */
     uint64_t finish_ps;      /* last byte acknowledged; UINT64_MAX: not yet */
     uint64_t bytes, bytes_sent, bytes_acked;
@@ -209,6 +209,8 @@ void nic_set_output(nic_t *nic, nic_output_fn fn, void *arg);
 void nic_receive(nic_t *nic, uint32_t port, const uint8_t *frame, uint32_t len, uint64_t now_ps);
 uint64_t nic_next_deadline(const nic_t *nic); /* UINT64_MAX: nothing will happen by itself */
 void nic_advance(nic_t *nic, uint64_t now_ps);
+/* Time passes, what is due at now_ps is not done: what is added or asked for after this counts from now_ps. */
+void nic_wait(nic_t *nic, uint64_t now_ps);
 
 /* The new flow's number, or -1 with `error`. Start times in the past count as now. */
 int32_t nic_add_rdma(nic_t *nic, const nic_rdma_config_t *config, char *error, size_t error_bytes);

@@ -449,7 +449,7 @@ int32_t nic_add_rdma(nic_t *nic, const nic_rdma_config_t *config, char *error, s
     q->cnp_last_ps = NEVER;
     flow->priority = config->priority;
     flow->bytes = config->bytes == UINT64_MAX ? 1ull << 62 : config->bytes;
-    flow->start_ps = config->start_ps;
+    flow->start_ps = flow->bytes ? now_or(nic, config->start_ps) : 0;
     if (!q->config.message_bytes)
         q->config.message_bytes = flow->bytes && flow->bytes < MESSAGE_MAX_BYTES ? flow->bytes : MESSAGE_MAX_BYTES;
     q->message_packets = (uint32_t)((q->config.message_bytes + config->mtu_bytes - 1) / config->mtu_bytes);
@@ -467,7 +467,7 @@ int32_t nic_add_rdma(nic_t *nic, const nic_rdma_config_t *config, char *error, s
     }
     q->una = q->nxt = cursor_at(q, 0);
     flow->state = NIC_WAITING;
-    timer_set(nic, flow_timer(flow, FLOW_PACE), now_or(nic, config->start_ps));
+    timer_set(nic, flow_timer(flow, FLOW_PACE), flow->start_ps);
     return (int32_t)flow->index;
 }
 

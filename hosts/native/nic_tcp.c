@@ -469,13 +469,13 @@ int32_t nic_add_tcp(nic_t *nic, const nic_tcp_config_t *c, char *error, size_t r
     t->alpha_q32 = ONE_Q32;
     flow->priority = c->priority;
     flow->bytes = c->bytes == UINT64_MAX ? 1ull << 62 : c->bytes;
-    flow->start_ps = c->start_ps;
+    flow->start_ps = flow->bytes ? now_or(nic, c->start_ps) : 0;
     flow->ip_sum = header_ip(flow->head, nic, c->remote_mac, c->remote_ip, c->dscp, 0, c->ttl, 6);
     put16(flow->head + L4_AT, NIC_TCP_PORT_BASE + flow->index);
     put16(flow->head + L4_AT + 2, c->remote_port);
     flow->state = flow->bytes ? NIC_WAITING : NIC_RESPONDER;
     if (flow->bytes)
-        timer_set(nic, flow_timer(flow, FLOW_PACE), now_or(nic, c->start_ps));
+        timer_set(nic, flow_timer(flow, FLOW_PACE), flow->start_ps);
     return (int32_t)flow->index;
 }
 

@@ -16,8 +16,8 @@ from virtual_lab import G, VirtualLab, lossless_buffers, virtual_lab
 from fabric.engine import Fabric, InvariantError, Reason
 from fabric.links import FabricError, LinkStats
 from fabric.tester import Tester
-from hosts.nic import Nic, connect_rdma
-from hosts.nic_config import EventKind, NicConfig, RdmaConfig
+from hosts.nic import Nic, connect_rdma, connect_tcp
+from hosts.nic_config import EventKind, NicConfig, RdmaConfig, TcpConfig
 from switch.core import PacketIn
 from topologies.description import leaf_spine
 
@@ -290,6 +290,27 @@ def test_a_finished_flow_of_a_nic_stops_the_run(lookahead_ps: int | None) -> Non
         acked = (there.wire_bits // 8 - 12) * 80 + 500_000  # sent back to back; the last one has arrived
         ack = back.sent_bytes // back.sent_frames
         assert done.finish_ps == acked + (max(ack, 60) + 12) * 80 + 500_000
+        fabric.close()
+
+
+def test_a_nic_that_was_idle_starts_at_the_present() -> None:
+    """After an idle millisecond, what a NIC is told without a time is of then, not of the past."""
+    nics = [Nic(NicConfig(f"02:00:00:00:00:0{i}", f"10.0.0.{i}", 100 * G)) for i in (1, 2)]
+    with Fabric(SEED, debug=True) as fabric, nics[0], nics[1]:
+        for name, nic in zip("ab", nics, strict=True):
+            fabric.add_nic(name, nic)
+        fabric.connect("a", 0, "b", 0, rate_bps=100 * G)
+        fabric.run(10**9)
+        flow = connect_rdma(nics[0], nics[1], RdmaConfig(bytes=1_000))
+        tcp = connect_tcp(nics[0], nics[1], TcpConfig(bytes=1_000))
+        nics[1].storm([0], 10**8, until_ps=3 * 10**8 + 10**9)
+        fabric.run(2 * 10**9)
+        done = nics[0].flow(flow.sender)
+        assert (done.start_ps, done.first_ps) == (10**9, 10**9)
+        # there 14 + 20 + 8 + 12 + 16 + 1000 + 4 bytes and 12 of the wire; an ACK of 62 bytes goes back
+        assert done.completion_ps == (1074 + 12 + 62 + 12) * 80
+        assert nics[0].flow(tcp.sender).start_ps == 10**9
+        assert nics[1].stats().tx_pfc == 3
         fabric.close()
 
 

@@ -14,23 +14,25 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from controller import Controller
+from controller import Controller, P4Program
 from controller import config as configuration
 from controller.daemon import ControlServer, control_socket
+from topologies.bmv2 import PROGRAM, Emulation
 from topologies.dcbx import HostAgents, dcbx_config, source_dcbx, source_port
 from topologies.description import Topology, leaf_spine
-from topologies.network import FabricNetwork
+from topologies.network import FabricNetwork, Target
 from topologies.processes import HostProcess
+from topologies.scenarios import dcbx_bring_up
 from topologies.settings import Dcb
 
 pytestmark = [pytest.mark.mininet, pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")]
 
 LAB = "dcbxtest"
-RATE_BPS = 20_000_000  # the lab's headroom then is 1.6 s of a link: more than a busy machine keeps a process waiting
 TIMEOUT_S = 60.0
 REFUSES = "h4"
 RECEIVER = "h3"
@@ -59,8 +61,8 @@ async def dcbctl(*words: str, code: int = 0) -> str:
 class Fabric:
     """The running lab, and what the test asks of it."""
 
-    def __init__(self, topology: Topology, net: FabricNetwork, controller: Controller) -> None:
-        self.topology, self.net, self.controller = topology, net, controller
+    def __init__(self, topology: Topology, net: FabricNetwork, controller: Controller, program: P4Program) -> None:
+        self.topology, self.net, self.controller, self.program = topology, net, controller, program
         self.hosts = {host.name: host for host in topology.hosts}
 
     def lossless(self) -> dict[str, dict[int, list[int]]]:
@@ -88,22 +90,28 @@ class Fabric:
 
 
 @contextlib.asynccontextmanager
-async def fabric() -> AsyncIterator[Fabric]:
-    topology = leaf_spine(2, 2, 2, RATE_BPS)
+async def fabric(target: Target) -> AsyncIterator[Fabric]:
+    setting = dcbx_bring_up.SETTINGS[target]
+    topology = leaf_spine(2, 2, 2, setting.rate_bps)
     source = source_dcbx([3], {0: 40, 3: 60})
-    config = configuration.parse(dcbx_config(topology, Dcb(), source, lab=LAB))
-    with FabricNetwork(topology, lab=LAB) as net:
-        async with Controller(config) as controller, ControlServer(controller, control_socket(LAB), None):
-            await controller.wait_synced(TIMEOUT_S)
-            yield Fabric(topology, net, controller)
-            net.check_switches()
+    config = configuration.parse(dcbx_config(topology, replace(Dcb(), **setting.buffers), source, lab=LAB))
+    program = P4Program.load(name=PROGRAM if target is Target.BMV2 else "dcb")
+    async with contextlib.AsyncExitStack() as stack:
+        net = stack.enter_context(FabricNetwork(topology, lab=LAB, target=target))
+        controller = await stack.enter_async_context(Controller(config, p4=program))
+        await stack.enter_async_context(ControlServer(controller, control_socket(LAB), None))
+        await controller.wait_synced(TIMEOUT_S)
+        if target is Target.BMV2:
+            stack.enter_context(Emulation(net))
+        yield Fabric(topology, net, controller, program)
+        net.check_switches()
 
 
-def test_the_scenario_proves_its_claims(tmp_path: Path) -> None:
+def test_the_scenario_proves_its_claims(tmp_path: Path, target: str) -> None:
     """Lost without DCBX; lossless as agreed; moved live; a host that refuses is not made lossless."""
     command = [sys.executable, "-m", "topologies.cli", "run", "dcbx-bring-up", "--duration", "5", "--lab", LAB]
     done = subprocess.run(
-        [*command, "--out", str(tmp_path / "out")],
+        [*command, "--target", target, "--out", str(tmp_path / "out")],
         env={**os.environ, "DCBLAB_RUN": str(tmp_path / "run")},
         capture_output=True,
         text=True,
@@ -113,16 +121,17 @@ def test_the_scenario_proves_its_claims(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [check["passed"] for check in results["checks"]] == [True] * 9
+    assert results["target"] == target
     outcome = results["outcome"]
     assert outcome["first"]["hosts"] == {"h1": [3], "h2": [3], "h3": [3], "h4": []}
     assert outcome["second"]["hosts"] == {"h1": [4], "h2": [4], "h3": [4], "h4": []}
 
 
-async def test_one_port_configures_a_fabric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_port_configures_a_fabric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     monkeypatch.setenv("DCBLAB_RUN", str(tmp_path / "run"))
     switch, port = source_port(leaf_spine(2, 2, 2))
     assert (switch, port) == ("spine1", 1)
-    async with fabric() as lab:
+    async with fabric(Target(target)) as lab:
         # no host speaks DCBX yet: ports to hosts are lossy
         between = {name: {n for n in ports if lab.topology.peer(name, n).port} for name, ports in ALL.items()}
         await until(
@@ -217,7 +226,7 @@ async def priority_moves_live(lab: Fabric, agents: HostAgents) -> None:
 async def another_controller_changes_nothing(lab: Fabric, agents: HostAgents) -> None:
     """A controller that takes over goes on with what the switches hold, then agrees on the same again."""
     changes = {name: agents.state(name)["counters"]["dcbx"]["state_changes"] for name in ("h1", "h2", "h3")}
-    async with Controller(lab.controller.config, election_id=200) as second:
+    async with Controller(lab.controller.config, p4=lab.program, election_id=200) as second:
         await second.wait_synced(TIMEOUT_S)
         assert [status.updates_written for status in second.status()] == [0, 0, 0, 0]
         assert {s.name: s.state.value for s in lab.controller.status()} == dict.fromkeys(ALL, "backup")

@@ -545,5 +545,5 @@ async def test_watch_events_and_telemetry(fabric: tuple[Controller, FakeSwitch],
     code, _, err = await dcbctl("events", "--kind", "dance")
     assert (code, err) == (
         2,
-        "dcbctl: kinds: 'dance': one of alarm, watchdog, dcbx, session, config is wanted\n",
+        "dcbctl: kinds: 'dance': one of alarm, watchdog, deadlock, dcbx, session is wanted\n",
     )

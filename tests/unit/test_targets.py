@@ -40,6 +40,13 @@ def test_every_row_of_the_feature_matrix_names_a_test_that_exists() -> None:
     assert all("`tests/" in row for row in rows), [row for row in rows if "`tests/" not in row]
 
 
+def test_every_row_says_what_virtual_time_does() -> None:
+    """By a test of the fabric, or because a test of the core holds there as well."""
+    for row in feature_rows():
+        _, _, embedded, _, virtual, _ = row.split("|")
+        assert "`tests/fabric/" in virtual or (virtual.strip() == "same core" and "`tests/unit/" in embedded), row
+
+
 def test_what_is_skipped_on_bmv2_is_a_feature_of_the_matrix() -> None:
     features = {row.split("|")[1].strip() for row in feature_rows()}
     sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))

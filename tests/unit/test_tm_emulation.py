@@ -146,10 +146,8 @@ def pfc_frame(times: dict[int, int], source: str = "02:00:00:00:01:02") -> bytes
     )
 
 
-def data_frame(number: int, dscp: int = 26) -> bytes:
-    frame = Ether(dst="02:01:00:00:01:01", src="02:00:00:00:01:01") / IP(
-        src="10.1.0.1", dst="10.2.0.1", tos=dscp << 2 | 2
-    )
+def data_frame(number: int, dscp: int = 26, dst: str = "10.2.0.1") -> bytes:
+    frame = Ether(dst="02:01:00:00:01:01", src="02:00:00:00:01:01") / IP(src="10.1.0.1", dst=dst, tos=dscp << 2 | 2)
     return bytes(frame / UDP(sport=5, dport=6) / Raw(struct.pack(">I", number).ljust(FRAME_BYTES - 42, b"\0")))
 
 
@@ -402,6 +400,39 @@ def test_an_xoff_that_an_xon_overtook_is_not_sent(switch: Emulated) -> None:
     assert switch.pfc() == []
     assert switch.inside == 0
     assert switch.register("emu_told") == 0
+
+
+@pytest.mark.parametrize("goes_round", [False, True])
+def test_xoff_is_said_again_after_the_xon_of_another_cell(switch: Emulated, goes_round: bool) -> None:
+    """Ports 2 and 3 are both over the threshold with frames of port 1; port 2 drains and says XON, port 3 objects."""
+    other, prefix = "10.3.0.1", KeyMatch(MatchKind.LPM, 0x0A030000, prefix_len=16)
+    switch.pipeline.member_set("ingress.ecmp", 2, ActionCall("ingress.forward", (OTHER_IN, 0x02000000010A)))
+    switch.pipeline.table_insert("ingress.ipv4_lpm", [prefix], 0, ActionCall("ingress.route", (8,)))
+    switch.pipeline.table_insert("ingress.nexthop", exact(8), 0, MemberRef(2))
+    for number in range(10):
+        switch.arrive(data_frame(number))
+    for number in range(10, 20):
+        switch.arrive(data_frame(number, dst=other))
+    standing = [queued for queued in switch._egress if queued.port == OTHER_IN]
+    for queued in standing:  # set aside while port 2 drains
+        switch._egress.remove(queued)
+    switch.laps()
+    assert switch.data() == list(range(10))
+    assert switch.pfc() == [(IN, 1000), (IN, 0)]  # one XOFF for both, and an XON that is wrong for one of them
+    assert (len(standing), switch.inside) == (10, 0)
+    if goes_round:  # by itself, as soon as the frames that wait pass ingress
+        switch.arrive(pfc_frame({PRIORITY: 100}), OTHER_IN)
+    else:  # by the next frame that arrives
+        switch.arrive(data_frame(20, dst=other))
+    switch._egress.extendleft(reversed(standing))
+    switch.laps(4)
+    assert switch.pfc()[0] == (IN, 1000)
+    switch.pipeline.now_us += 6_400
+    switch.laps()
+    assert switch.data() == list(range(10, 20 if goes_round else 21))
+    assert switch.counted("egress.pfc_tx_xoff") == switch.counted("egress.pfc_tx_xon") == {IN * 8 + PRIORITY: 2}
+    assert switch.register("emu_told", OTHER_IN * 8 + PRIORITY) == 0
+    assert switch.inside == 0
 
 
 def test_every_port_that_was_told_xoff_is_told_xon(switch: Emulated) -> None:

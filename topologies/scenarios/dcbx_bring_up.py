@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from topologies.description import Topology, leaf_spine
 from topologies.network import Target
 from topologies.results import Check
+from topologies.scenarios import storage_and_business
 
 NAME = "dcbx-bring-up"
 SUMMARY = "one port configures a fabric by DCBX: bring-up, lossless storage, a live move to another priority, a refusal"
-TARGETS = (Target.EMBEDDED,)
+TARGETS = (Target.EMBEDDED, Target.BMV2)
 RATE_BPS = 20_000_000  # the lab's headroom then is longer than a busy machine keeps a process waiting
-FLOW_BPS = RATE_BPS * 4 // 5
 SENDERS = ("h1", "h2")
 RECEIVER = "h3"
 REFUSES = "h4"
@@ -26,9 +27,26 @@ BEFORE, AFTER = 3, 4
 SHARES = {BEFORE: {0: 40, BEFORE: 60}, AFTER: {0: 40, AFTER: 60}}
 
 
-def topology() -> Topology:
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a target can carry: rate of every link, buffers (fields of Dcb)."""
+
+    rate_bps: int
+    buffers: Mapping[str, Any]
+
+    @property
+    def flow_bps(self) -> int:
+        """Of each sender: two are 160% of the receiver's link."""
+        return self.rate_bps * 4 // 5
+
+
+_BMV2 = storage_and_business.SETTINGS[Target.BMV2]
+SETTINGS = {Target.EMBEDDED: Setting(RATE_BPS, {}), Target.BMV2: Setting(_BMV2.rate_bps, _BMV2.buffers)}
+
+
+def topology(rate_bps: int = RATE_BPS) -> Topology:
     """The fabric."""
-    return leaf_spine(2, 2, 2, RATE_BPS)
+    return leaf_spine(2, 2, 2, rate_bps)
 
 
 @dataclass(frozen=True, slots=True)
