@@ -232,6 +232,7 @@ def _port(config: Config, port: Port, run: Run, dcbx: Dcbx, own: str) -> Port:
         "buffers": buffers,
         "ecn": _moved(port.ecn, queues, run.ets.priority_tc, lossless),
         "queue_limits": _moved(port.queue_limits, queues, run.ets.priority_tc, lossless),
+        "qcn": _moved(port.qcn, queues, run.ets.priority_tc, lossless),
     }
     if port.trust is None and any(entry.selector == Selector.DSCP for entry in run.app):
         update["trust"] = "dscp"

@@ -203,12 +203,13 @@ class Dcqcn:
 class Qcn:
     """A QCN profile (802.1Qau): the reaction point of a sender.
 
-    A message with feedback n (1..63) takes n * gd of the rate, and leaves at least `least_factor` of it; the rate before
-    it is the target, unless no cycle of the byte counter has ended since the message before (`clamp_after_timer`: nor one
-    of the timer). Then, each time that `byte_limit_bytes` were sent or `timer_ps` went by, the rate goes half the way to
-    the target. From a counter's cycle `fast_recovery` + 1 on cycles are half as long and `ai_bps` is added to the target;
-    once both counters are there, i * `hai_bps` with the lesser of the cycles beyond it. A target more than ten times the
-    rate at the end of a first cycle is divided by eight instead. At line rate the flow is unlimited again.
+    A message with feedback n (1..63) takes n * gd of the rate, and leaves at least `least_factor` of it; the rate
+    before it is the target, unless no cycle of the byte counter has ended since the message before
+    (`clamp_after_timer`: nor one of the timer). Then, each time that `byte_limit_bytes` were sent or `timer_ps` went
+    by, the rate goes half the way to the target. From a counter's cycle `fast_recovery` + 1 on cycles are half as long
+    and `ai_bps` is added to the target; once both counters are there, i * `hai_bps` with the lesser of the cycles
+    beyond it. A target more than ten times the rate at the end of a first cycle is divided by eight instead. At line
+    rate the flow is unlimited again.
     """
 
     name: str

@@ -133,7 +133,7 @@ ACTIONS: dict[str, list[tuple[str, int]]] = {
         ("jitter", 8),
         ("priority", 3),
         ("cpid", 64),
-    ],  # fmt: skip
+    ],
     "ingress.set_pfc_policy": [("dialect", 2), ("storm_action", 2)],
     "egress.set_pfc_dialect": [("dialect", 2)],
 }
