@@ -31,6 +31,7 @@ from controller.buffer_config import problems as buffer_problems
 from controller.buffer_config import warnings as buffer_warnings
 from controller.dcbx_config import Dcbx, resolve
 from controller.deadlock_config import DeadlockDetection
+from controller.ecn_warnings import warnings as ecn_warnings
 from controller.pfc_config import DialectKey, StormControl
 from controller.qcn_config import CongestionPoint
 from controller.telemetry_config import Telemetry
@@ -425,6 +426,7 @@ def warnings(config: Config) -> list[str]:
                 elif pg not in buffers or buffers[pg].headroom == 0:
                     found.append(f"{where}.buffers.{pg}: priority {priority} has PFC but its group has no headroom")
     found += buffer_warnings(config)
+    found += ecn_warnings(config)
     found += watchdog_warnings(config)
     return found
 

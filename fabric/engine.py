@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from fabric.library import (
     MAX_PORTS,
@@ -25,6 +25,7 @@ from fabric.library import (
     STOP_BROKEN,
     STOP_EVENT,
     STOP_SLICE,
+    Closed,
     Ops,
     Source,
     address,
@@ -172,6 +173,7 @@ class Fabric:
                         _call_set_output(lib, name, handle, None, None)
         self._lib.fab_destroy(self._engine)
         self._engine = None
+        self._lib = cast(ctypes.CDLL, Closed(FabricError("the fabric is closed")))
 
     def __enter__(self) -> Fabric:
         return self
@@ -499,13 +501,20 @@ class Fabric:
         _call_set_output(lib, set_output, handle, address(self._lib, output), owner)
 
     def _port_changed(self, node: str, port: int, up: bool) -> None:
-        core = self._node(node).object
-        if isinstance(core, SwitchCore):
-            self._lib.fab_wait(self._engine, self.now_ps)
+        part = self._node(node).object
+        if part is None:
+            return
+        self._lib.fab_wait(self._engine, self.now_ps)
+        if isinstance(part, SwitchCore):
             if up:
-                core.tm.add_port(port)
+                part.tm.add_port(port)
             else:
-                core.tm.remove_port(port)
+                part.tm.remove_port(port)
+            return
+        lib, handle = part.native
+        if handle is not None and address(lib, "nic_set_link"):
+            lib.nic_set_link.restype, lib.nic_set_link.argtypes = None, [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64]
+            lib.nic_set_link(handle, up, self.now_ps)
 
     def _explain(self, text: str) -> str:
         """The engine's message with names in place of numbers."""

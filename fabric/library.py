@@ -52,6 +52,16 @@ class Source(ctypes.Structure):
     _fields_ = (("read", P), ("object", P), ("kind", U32), ("index", U32))
 
 
+class Closed:
+    """In place of the library of a fabric that is closed: whatever it is asked, it raises."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._error
+
+
 @cache
 def load(sanitize: bool | None = None) -> ctypes.CDLL:
     """The engine; `sanitize` None: as $DCB_TEST_SANITIZE says."""

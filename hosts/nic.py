@@ -27,16 +27,20 @@ from hosts.nic_config import (
     U32,
     U64,
     CNicConfig,
+    CNicDcb,
     CRdmaConfig,
     CTcpConfig,
     EventKind,
     NicConfig,
+    NicDcb,
     RdmaConfig,
     TcpConfig,
 )
 
-_ABI_VERSION: Final = 1
+_ABI_VERSION: Final = 2
 _CHUNK: Final = 4096
+_MAX_FRAME_BYTES: Final = 9216
+UNGATED: Final = 8  # as a raw frame's priority: no pause holds it back
 _OUTPUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint8), U32, U32, U64, U64)
 
 Output = Callable[[bytes, int, int], None]  # frame, start_ps, end_ps
@@ -86,7 +90,8 @@ class _CStats(ctypes.Structure):
     _fields_ = (
         *((name, U64) for name in _COUNTS),
         *((name, U64 * 8) for name in _BY_PRIORITY),
-        ("pfc_invalid", U64 * 5), ("pfc_high_byte_set", U64), ("events_lost", U64), ("samples_lost", U64),
+        ("pfc_invalid", U64 * 5), ("pfc_high_byte_set", U64), ("raw_tx", U64), ("raw_tx_drop", U64), ("raw_rx", U64),
+        ("raw_rx_lost", U64), ("events_lost", U64), ("samples_lost", U64),
     )  # fmt: skip
 
 
@@ -146,6 +151,10 @@ class NicStats:
     paused_ps: tuple[int, ...]
     pfc_invalid: tuple[int, ...]
     pfc_high_byte_set: int
+    raw_tx: int
+    raw_tx_drop: int
+    raw_rx: int
+    raw_rx_lost: int
     events_lost: int
     samples_lost: int
 
@@ -196,7 +205,7 @@ class FlowStats:
 class NicEvent:
     time_ps: int
     kind: EventKind
-    flow: int  # or the priority: PAUSED, RESUMED, RX_DROP
+    flow: int  # or the priority: PAUSED, RESUMED, RX_DROP; or the EtherType: RAW
     value: int
 
 
@@ -238,6 +247,11 @@ def _load(sanitize: bool) -> ctypes.CDLL:
         "nic_flow_count": (U32, [pointer]),
         "nic_wait_flow": (ctypes.c_int, [pointer, U32, U32, text, size]),
         "nic_stop_flow": (ctypes.c_int, [pointer, U32, U64]),
+        "nic_set_dcb": (ctypes.c_int, [pointer, ctypes.POINTER(CNicDcb), U64, text, size]),
+        "nic_set_marks": (ctypes.c_int, [pointer, U32, U32, U32, U64, text, size]),
+        "nic_set_link": (None, [pointer, ctypes.c_int, U64]),
+        "nic_send_raw": (ctypes.c_int, [pointer, text, U32, U32, U64, text, size]),
+        "nic_take_raw": (U32, [pointer, pointer, U32, ctypes.POINTER(U64)]),
         "nic_storm": (None, [pointer, ctypes.c_uint8, ctypes.c_uint16, U64, U64, U64]),
         "nic_set_drain": (None, [pointer, U64, ctypes.c_int, U64]),
         "nic_set_sampling": (None, [pointer, U64, U64]),
@@ -251,9 +265,11 @@ def _load(sanitize: bool) -> ctypes.CDLL:
         function.restype, function.argtypes = result, arguments
     if lib.nic_abi_version() != _ABI_VERSION:
         raise NicError(f"the NIC library has ABI version {lib.nic_abi_version()}, this is for {_ABI_VERSION}")
-    sizes = (U32 * 7)()
+    sizes = (U32 * 8)()
     lib.nic_struct_bytes(sizes)
-    ours = [ctypes.sizeof(c) for c in (CNicConfig, CRdmaConfig, CTcpConfig, _CEvent, _CSample, _CStats, _CFlow)]
+    ours = [
+        ctypes.sizeof(c) for c in (CNicConfig, CNicDcb, CRdmaConfig, CTcpConfig, _CEvent, _CSample, _CStats, _CFlow)
+    ]
     if list(sizes) != ours:
         raise NicError(f"structs of the NIC library have {list(sizes)} bytes, those of Python {ours}")
     return lib
@@ -349,6 +365,38 @@ class Nic:
         if flow < 0:
             raise NicError(self._error.value.decode())
         return flow
+
+    def set_marks(self, flow: int, now_ps: int, *, dscp: int, priority: int) -> None:
+        """DSCP and priority of an RDMA flow's data and ACKs at this end, from the next frame on. Switches may let them
+        overtake what is under way with the old ones: RC mends that by sending again."""
+        self._number(self._lib.nic_set_marks(self._nic, flow, dscp, priority, now_ps, self._error, len(self._error)))
+
+    # --- what DCBX and a driver do
+
+    def set_dcb(self, dcb: NicDcb, now_ps: int) -> None:
+        """From now on: pauses of priorities that are no longer obeyed end; who was told XOFF for one is told XON."""
+        native = dcb.native()
+        self._number(self._lib.nic_set_dcb(self._nic, ctypes.byref(native), now_ps, self._error, len(self._error)))
+
+    def set_link(self, up: bool, now_ps: int) -> None:
+        """Carrier (up at first; `fabric.links.Link` says it). Down: nothing leaves, flows wait while their timers run,
+        raw frames are dropped, pauses are forgotten both ways."""
+        self._lib.nic_set_link(self._nic, up, now_ps)
+
+    def send(self, frame: bytes, now_ps: int, *, priority: int = UNGATED) -> bool:
+        """A frame (no FCS) of somebody else's: it goes before the data of its priority and waits at its gate, or goes
+        right after PFC. False: dropped and counted, since the link is down or 256 wait in that priority."""
+        done = self._lib.nic_send_raw(self._nic, frame, len(frame), priority, now_ps, self._error, len(self._error))
+        return bool(self._number(done))
+
+    def frames(self) -> list[tuple[int, bytes]]:
+        """What has arrived since the last call and is nobody's here, with its time: frames to group addresses, and of
+        other EtherTypes than IPv4. Only where `NicConfig.events` has RAW; 256 wait, more are lost and counted."""
+        found = []
+        at, frame = U64(), ctypes.create_string_buffer(_MAX_FRAME_BYTES)
+        while length := self._lib.nic_take_raw(self._nic, frame, _MAX_FRAME_BYTES, ctypes.byref(at)):
+            found.append((at.value, frame.raw[:length]))
+        return found
 
     # --- faults
 

@@ -37,6 +37,13 @@ class CNicConfig(ctypes.Structure):
     )  # fmt: skip
 
 
+class CNicDcb(ctypes.Structure):
+    _fields_ = (
+        ("pfc_rx_enable", U8), ("pfc_tx_enable", U8), ("priority_to_tc", U8 * 8), ("dscp_to_priority", U8 * 64),
+        ("pad", U8 * 2), ("weight", U32 * 8),
+    )  # fmt: skip
+
+
 class CDcqcnConfig(ctypes.Structure):
     _fields_ = (
         ("enabled", U32), ("fast_recovery", U32), ("alpha_at_cnp", U32), ("hyper_scales", U32), ("clamp_target", U32),
@@ -116,7 +123,9 @@ class EventKind(IntEnum):
     RESUMED = 5
     RX_DROP = 6
     CNP = 7
-    CNM = 8
+    RAW = 8  # a frame that is nobody's: where it is recorded, `Nic.frames` has them
+    LINK = 9
+    CNM = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,8 +373,9 @@ class ReceiveBuffer:
 class NicConfig:
     """A NIC's port. pfc_rx: priorities whose pauses it honours; pfc_tx: those for which it sends XOFF.
 
-    weights: priority -> weight of deficit-free fair sharing; priorities without one are strict, higher first.
-    events: what is recorded. notify: of those, what makes a fabric let its callers react at once.
+    weights: priority -> weight of deficit-free fair sharing; priorities without one are strict, higher first (each is
+    a traffic class of its own until `Nic.set_dcb`). events: what is recorded; with RAW frames of others are kept.
+    notify: of those, what makes a fabric let its callers react at once.
     """
 
     mac: str
@@ -401,11 +411,43 @@ class NicConfig:
         for priority, weight in self.weights.items():
             _mask("weights", (priority,))
             c.weight[priority] = weight
-        for dscp, priority in self.dscp_to_priority.items():
-            if not 0 <= dscp <= 63:
-                raise ValueError(f"dscp_to_priority: {dscp} is no DSCP, must be 0..63")
-            c.dscp_to_priority[dscp] = priority
+        _fill_dscp(c.dscp_to_priority, self.dscp_to_priority)
         return c
+
+
+@dataclass(frozen=True, slots=True)
+class NicDcb:
+    """What a NIC runs as DCBX has it: PFC both ways, traffic classes, priorities by DSCP (others 0).
+
+    weights: traffic class -> weight among those that have one; classes without one are strict, the higher first.
+    """
+
+    pfc: frozenset[int]
+    priority_to_tc: tuple[int, ...] = tuple(range(8))
+    weights: Mapping[int, int] = field(default_factory=dict)
+    dscp_to_priority: Mapping[int, int] = field(default_factory=lambda: DSCP_TO_PRIORITY)
+
+    def native(self) -> CNicDcb:
+        mask = _mask("pfc", self.pfc)
+        c = CNicDcb(pfc_rx_enable=mask, pfc_tx_enable=mask)
+        if len(self.priority_to_tc) != 8:
+            raise ValueError(
+                f"priority_to_tc: {len(self.priority_to_tc)} classes, must be one for each of 8 priorities"
+            )
+        c.priority_to_tc[:] = self.priority_to_tc
+        for tc, weight in self.weights.items():
+            if not 0 <= tc <= 7 or weight < 1:
+                raise ValueError(f"weights: class {tc} with weight {weight}, must be 0..7 with 1 or more")
+            c.weight[tc] = weight
+        _fill_dscp(c.dscp_to_priority, self.dscp_to_priority)
+        return c
+
+
+def _fill_dscp(into: ctypes.Array[ctypes.c_uint8], dscp_to_priority: Mapping[int, int]) -> None:
+    for dscp, priority in dscp_to_priority.items():
+        if not 0 <= dscp <= 63:
+            raise ValueError(f"dscp_to_priority: {dscp} is no DSCP, must be 0..63")
+        into[dscp] = priority
 
 
 def _mask(name: str, priorities: frozenset[int] | tuple[int, ...]) -> int:

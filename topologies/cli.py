@@ -22,7 +22,7 @@ from rich.console import Console
 
 from controller.config import ConfigError, parse_rate
 from controller.program import DEFAULT_DIRECTORY
-from topologies import network, report, virtual_cli
+from topologies import chaos_cli, network, report, virtual_cli
 from topologies.dcbx import one_source, start_host_agents
 from topologies.description import Topology, leaf_spine
 from topologies.network import FabricNetwork, NetworkError, Target
@@ -35,6 +35,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 SYNC_TIMEOUT_S = 60.0
 RATES = {Target.EMBEDDED: "100M", Target.BMV2: "4M"}
 virtual_cli.add_to(app)
+chaos_cli.add_to(app)
 
 
 def _lab_name(name: str) -> str:

@@ -5,21 +5,23 @@
  * what is due at t waits for `nic_advance`. Frames are without FCS; a frame of L bytes occupies the wire for
  * (max(L, 60) + 24) * 8 bit times. All randomness is outside: the same calls give the same frames on any machine.
  *
- * Rooms: nic.c (port, scheduler, receive buffer, timers), nic_pfc.c (gates, XOFF and XON, storm), nic_rdma.c and
- * nic_responder.c (queue pairs), nic_dcqcn.c and nic_qcn.c (reaction points),
- * nic_cnm.c (QCN's messages), nic_tcp.c (Reno, DCTCP), nic_core.h (what they
- * share). hosts/nic.py mirrors every struct here. */
+ * Rooms: nic.c (port, scheduler, receive buffer, timers), nic_pfc.c (gates, XOFF and XON, storm), nic_raw.c (frames of
+ * others), nic_rdma.c and nic_responder.c (queue pairs), nic_dcqcn.c and nic_qcn.c (reaction points),
+ * nic_cnm.c (QCN's messages), nic_tcp.c (Reno, DCTCP), nic_books.c (life, records), nic_core.h (what they share).
+ * hosts/nic.py mirrors every struct here. */
 #ifndef DCBLAB_HOSTS_NIC_H
 #define DCBLAB_HOSTS_NIC_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define NIC_ABI_VERSION 1u
+#define NIC_ABI_VERSION 2u
 #define NIC_QPN_BASE 0x100u    /* queue pair number of flow i: base + i */
 #define NIC_TCP_PORT_BASE 10000u /* TCP port of flow i: base + i */
 #define NIC_MAX_TCP_FLOWS 55000u
 #define NIC_MAX_FRAME_BYTES 9216u
+#define NIC_RAW_UNGATED 8u     /* priority of raw frames that no pause holds back */
+#define NIC_RAW_MAX 256u       /* raw frames that wait, of each priority, or to be taken */
 
 typedef struct nic nic_t;
 
@@ -44,9 +46,19 @@ typedef struct nic_config {
     uint64_t rx_drain_bps;    /* 0: frames are taken as they come */
     uint64_t rx_xoff_bytes[8]; /* XOFF when the buffer holds this much of the priority */
     uint64_t rx_xon_bytes[8];  /* XON when it holds no more than this */
-    uint32_t weight[8];        /* 0: strict, higher priority first; else share among the weighted */
+    uint32_t weight[8];        /* of traffic class n, which is priority n until nic_set_dcb says otherwise. 0: strict,
+                                * the higher first; else share among the weighted */
     uint8_t dscp_to_priority[64];
 } nic_config_t;
+
+/* What may change while the NIC runs: what DCBX agrees on. */
+typedef struct nic_dcb {
+    uint8_t pfc_rx_enable, pfc_tx_enable;
+    uint8_t priority_to_tc[8];
+    uint8_t dscp_to_priority[64];
+    uint8_t pad[2];
+    uint32_t weight[8];      /* of traffic classes, as above */
+} nic_dcb_t;
 
 /* Reaction point and notification point of DCQCN. The time of nothing is 0: decrease_interval 0 obeys each CNP, byte_counter 0
  * has no byte counter. alpha is a fraction of 2^32. */
@@ -145,7 +157,9 @@ enum {
     NIC_EVENT_RESUMED = 5,   /* flow: priority; value: ps that the pause lasted */
     NIC_EVENT_RX_DROP = 6,   /* flow: priority; value: bytes of the frame */
     NIC_EVENT_CNP = 7,       /* flow; value: rate after it */
-    NIC_EVENT_CNM = 8,       /* flow; value: rate after it */
+    NIC_EVENT_RAW = 8,       /* flow: EtherType; value: bytes. Where it is recorded, nic_take_raw has the frame */
+    NIC_EVENT_LINK = 9,      /* value: 1 up, 0 down */
+    NIC_EVENT_CNM = 10,      /* flow; value: rate after it */
 };
 
 typedef struct nic_event {
@@ -177,6 +191,7 @@ typedef struct nic_stats {
     uint64_t pauses[8], paused_ps[8]; /* of what we send; a running pause counts up to now */
     uint64_t pfc_invalid[5];          /* as enum pfc_invalid */
     uint64_t pfc_high_byte_set;
+    uint64_t raw_tx, raw_tx_drop, raw_rx, raw_rx_lost;
     uint64_t events_lost, samples_lost;
 } nic_stats_t;
 
@@ -198,7 +213,7 @@ typedef struct nic_flow_stats {
 } nic_flow_stats_t;
 
 uint32_t nic_abi_version(void);
-void nic_struct_bytes(uint32_t out[7]); /* of the structs above that cross, in order of their definition */
+void nic_struct_bytes(uint32_t out[8]); /* of the structs above that cross, in order of their definition */
 
 /* NULL where the configuration breaks a rule; `error` says which. */
 nic_t *nic_create(const nic_config_t *config, char *error, size_t error_bytes);
@@ -222,6 +237,25 @@ int nic_wait_flow(nic_t *nic, uint32_t flow, uint32_t other, char *error, size_t
 
 /* Ends a flow at what it has sent so far; it finishes when that is acknowledged. -1: no such flow. */
 int nic_stop_flow(nic_t *nic, uint32_t flow, uint64_t now_ps);
+
+/* From now on; pauses of priorities that are no longer obeyed end, XON goes out for those no longer paused. -1: `error`. */
+int nic_set_dcb(nic_t *nic, const nic_dcb_t *dcb, uint64_t now_ps, char *error, size_t error_bytes);
+
+/* DSCP and priority of an RDMA flow's data and ACKs at this end, from the next frame on. -1 with `error`. */
+int nic_set_marks(nic_t *nic, uint32_t flow, uint32_t dscp, uint32_t priority, uint64_t now_ps, char *error, size_t error_bytes);
+
+/* Carrier. Down: nothing leaves, flows and what is ready wait (their timers run), the frame on the wire and raw frames are
+ * lost, pauses are forgotten both ways. Up at first. */
+void nic_set_link(nic_t *nic, int up, uint64_t now_ps);
+
+/* A frame of somebody else's (no FCS), before the data of its priority, or, NIC_RAW_UNGATED, right after PFC. 1: it waits or
+ * leaves; 0: dropped and counted, the link is down or NIC_RAW_MAX wait; -1 with `error`. */
+int nic_send_raw(nic_t *nic, const uint8_t *frame, uint32_t len, uint32_t priority, uint64_t now_ps, char *error,
+                 size_t error_bytes);
+
+/* The next frame that was received and is nobody's here: to a group address, or another EtherType than IPv4. Its length, and
+ * the time at which it arrived; 0: there is none (room: NIC_MAX_FRAME_BYTES). Kept where events have NIC_EVENT_RAW. */
+uint32_t nic_take_raw(nic_t *nic, uint8_t *frame, uint32_t room, uint64_t *time_ps);
 
 /* Faults. */
 void nic_storm(nic_t *nic, uint8_t priorities, uint16_t quanta, uint64_t interval_ps, uint64_t start_ps, uint64_t until_ps);

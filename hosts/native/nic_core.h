@@ -29,8 +29,8 @@ typedef struct nic_heap {
     uint32_t count, ids;
 } nic_heap_t;
 
-/* A control frame that waits: an ACK, a CNP. What an RDMA ACK says is decided when it leaves. */
-enum { CONTROL_RDMA_ACK, CONTROL_CNP, CONTROL_TCP_ACK };
+/* A control frame that waits: an ACK, a CNP, or a raw frame's turn. What an RDMA ACK says is decided when it leaves. */
+enum { CONTROL_RDMA_ACK, CONTROL_CNP, CONTROL_TCP_ACK, CONTROL_RAW };
 typedef struct nic_control {
     uint32_t flow;
     uint32_t kind;
@@ -70,9 +70,26 @@ typedef struct flow {
 typedef struct nic_ring {
     uint32_t head, tail; /* flow index + 1; 0: empty */
     nic_control_queue_t control;
-    u128 clock;      /* start-time fair queueing: bytes sent * 2^16 / weight */
-    uint8_t waiting; /* was ready when it was last looked at */
 } nic_ring_t;
+
+typedef struct nic_class { /* of traffic */
+    u128 clock;      /* start-time fair queueing: bytes sent * 2^16 / weight */
+    uint32_t weight; /* 0: strict */
+    uint8_t members; /* bit p: priority p is in it */
+    uint8_t last;    /* of those, who sent last */
+} nic_class_t;
+
+typedef struct nic_raw { /* a frame that somebody gave to be sent, or that is nobody's here */
+    struct nic_raw *next;
+    uint64_t time_ps;
+    uint32_t len;
+    uint8_t bytes[];
+} nic_raw_t;
+
+typedef struct nic_raw_queue {
+    nic_raw_t *head, *tail;
+    uint32_t count;
+} nic_raw_queue_t;
 
 struct nic {
     nic_config_t config;
@@ -89,9 +106,14 @@ struct nic {
     nic_ring_t ring[8];
     uint32_t ready;        /* bit p: the ring or the control queue of p has something */
     uint32_t paused;       /* bit p: paused by the peer */
-    uint32_t strict;       /* bit p: weight 0 */
-    uint32_t was_ready;    /* weighted priorities that were candidates at the last choice */
+    nic_class_t class[8];
+    uint8_t priority_to_tc[8];
+    uint32_t strict;       /* bit c: class c has weight 0 */
+    uint32_t was_ready;    /* weighted classes that were candidates at the last choice */
     u128 virtual_clock;
+    uint8_t link_down;     /* nothing leaves */
+    nic_raw_queue_t raw[NIC_RAW_UNGATED + 1]; /* to be sent, by priority */
+    nic_raw_queue_t received;
 
     /* PFC */
     nic_gate_t gate[8];
@@ -127,13 +149,19 @@ void timer_set(nic_t *nic, uint32_t id, uint64_t at_ps); /* NEVER clears */
 uint64_t timer_get(const nic_t *nic, uint32_t id);
 void nic_kick(nic_t *nic, uint64_t now);                    /* something may be sent from now on */
 void flow_enqueue(nic_t *nic, flow_t *flow, uint64_t now);  /* into the ring of its priority, once */
+void flow_unqueue(nic_t *nic, flow_t *flow);                /* out of it again */
 void control_push(nic_t *nic, uint32_t priority, const nic_control_t *control, uint64_t now);
+uint64_t now_or(const nic_t *nic, uint64_t at_ps); /* not before the NIC's time */
+void nic_run(nic_t *nic, uint64_t until_ps, int inclusive); /* all that is due before then, or also at it */
+void timers_reserve(nic_t *nic, uint32_t ids);
+
+/* nic_books.c */
 void nic_event(nic_t *nic, uint32_t kind, uint32_t flow, uint64_t value, uint64_t now);
+void nic_take_sample(nic_t *nic, uint64_t now);
 flow_t *flow_new(nic_t *nic, size_t size, uint32_t kind);   /* NULL: no memory */
 uint32_t header_ip(uint8_t *head, const nic_t *nic, const uint8_t remote_mac[6], uint32_t remote_ip, uint32_t dscp,
                    uint32_t ecn, uint32_t ttl, uint32_t protocol);
 int32_t refuse(char *error, size_t error_bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
-uint64_t now_or(const nic_t *nic, uint64_t at_ps); /* not before the NIC's time */
 void *grow(void *array, uint32_t *room, uint32_t need, size_t size); /* aborts without memory, as all of this does */
 
 static inline uint32_t flow_timer(const flow_t *flow, uint32_t kind)
@@ -158,7 +186,15 @@ uint32_t pfc_due(const nic_t *nic);                     /* a frame waits to be s
 uint32_t pfc_make(nic_t *nic, uint64_t now);            /* into nic->tx; its length */
 void pfc_occupancy(nic_t *nic, uint32_t priority, uint64_t now); /* the buffer holds more or less of it */
 void pfc_storm_tick(nic_t *nic, uint64_t now);
+void pfc_forget(nic_t *nic, uint64_t now);              /* the link is down: no pause counts, the peer knows nothing */
+void pfc_enable(nic_t *nic, uint8_t rx, uint8_t tx, uint64_t now);
 uint64_t pfc_bits_ps(const nic_t *nic, uint64_t bits);  /* rounded up */
+
+/* nic_raw.c */
+uint32_t raw_take(nic_t *nic, uint32_t queue);          /* the first of a queue into nic->tx; its length */
+void raw_rx(nic_t *nic, const uint8_t *frame, uint32_t len, uint64_t now);
+void raw_flush(nic_t *nic);                             /* forgets what was to be sent */
+void raw_free(nic_raw_queue_t *queue);
 
 /* nic_rdma.c. build: a data frame into nic->tx, 0: none now. */
 uint32_t rdma_build(nic_t *nic, flow_t *flow, uint64_t now);
@@ -166,6 +202,7 @@ uint32_t rdma_control(nic_t *nic, const nic_control_t *control, uint64_t now);
 void rdma_timer(nic_t *nic, flow_t *flow, uint32_t kind, uint64_t now);
 void rdma_rx(nic_t *nic, const uint8_t *frame, uint32_t ip_end, uint64_t now);
 void rdma_stop(nic_t *nic, flow_t *flow, uint64_t now);
+void rdma_remark(nic_t *nic, flow_t *flow, uint32_t dscp, uint32_t priority, uint64_t now);
 void rdma_read(const nic_t *nic, const flow_t *flow, nic_flow_stats_t *stats);
 void rdma_sample(const flow_t *flow, nic_sample_t *sample);
 void rdma_free(flow_t *flow);

@@ -159,3 +159,26 @@ void nic_storm(nic_t *nic, uint8_t priorities, uint16_t quanta, uint64_t interva
     nic->storm_due = 0;
     timer_set(nic, TIMER_STORM, nic->storm ? now_or(nic, start_ps) : NEVER);
 }
+
+void pfc_forget(nic_t *nic, uint64_t now)
+{
+    for (uint32_t p = 0; p < 8; p++)
+        if (nic->paused >> p & 1)
+            resume(nic, p, now);
+    nic->told = 0;
+    nic->refresh_due = nic->storm_due = 0;
+    timer_set(nic, TIMER_REFRESH, NEVER);
+}
+
+void pfc_enable(nic_t *nic, uint8_t rx, uint8_t tx, uint64_t now)
+{
+    nic->config.pfc_rx_enable = rx;
+    nic->config.pfc_tx_enable = tx;
+    for (uint32_t p = 0; p < 8; p++) {
+        if ((nic->paused & ~(uint32_t)rx) >> p & 1)
+            resume(nic, p, now);
+        if ((nic->xoff & ~(uint32_t)tx) >> p & 1)
+            nic->xoff &= ~(1u << p);
+        pfc_occupancy(nic, p, now);
+    }
+}

@@ -405,7 +405,29 @@ void rdma_stop(nic_t *nic, flow_t *flow, uint64_t now)
     q->nxt = cursor_at(q, q->nxt.packet);
 }
 
+static void set_header(const nic_t *nic, qp_t *q)
+{
+    const nic_rdma_config_t *c = &q->config;
+    q->flow.ip_sum = header_ip(q->flow.head, nic, c->remote_mac, c->remote_ip, c->dscp, c->ecn, c->ttl, 17);
+    put16(q->flow.head + L4_AT, c->udp_source_port);
+    put16(q->flow.head + L4_AT + 2, ROCE_PORT);
+}
+
+/* Data and ACKs of this end from now on; what has left keeps its marks. */
+void rdma_remark(nic_t *nic, flow_t *flow, uint32_t dscp, uint32_t priority, uint64_t now)
+{
+    qp_t *q = qp_of(flow);
+    int queued = flow->queued;
+    flow_unqueue(nic, flow);
+    q->config.dscp = q->config.ack_dscp = (uint8_t)dscp;
+    q->config.priority = q->config.ack_priority = flow->priority = (uint8_t)priority;
+    set_header(nic, q);
+    if (queued)
+        flow_enqueue(nic, flow, now);
+}
+
 /* --- life and books --- */
+
 
 static int32_t check(const nic_rdma_config_t *c, char *error, size_t room)
 {
@@ -457,10 +479,7 @@ int32_t nic_add_rdma(nic_t *nic, const nic_rdma_config_t *config, char *error, s
     uint64_t line = config->rate_bps && config->rate_bps < nic->config.rate_bps ? config->rate_bps : nic->config.rate_bps;
     dcqcn_init(&q->dcqcn, &config->dcqcn, line);
     qcn_init(&q->qcn, &config->qcn, line);
-    flow->ip_sum = header_ip(flow->head, nic, config->remote_mac, config->remote_ip, config->dscp, config->ecn,
-                             config->ttl, 17);
-    put16(flow->head + L4_AT, config->udp_source_port);
-    put16(flow->head + L4_AT + 2, ROCE_PORT);
+    set_header(nic, q);
     if (!flow->bytes) {
         flow->state = NIC_RESPONDER;
         return (int32_t)flow->index;

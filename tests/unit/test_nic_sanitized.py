@@ -9,7 +9,14 @@ from l2_core import SANITIZE
 from sanitized import run_again
 
 HERE = Path(__file__).parent
-FILES = ("test_nic_port.py", "test_nic_rdma.py", "test_nic_dcqcn.py", "test_nic_tcp.py", "test_nic_random.py")
+FILES = (
+    "test_nic_port.py",
+    "test_nic_rdma.py",
+    "test_nic_dcqcn.py",
+    "test_nic_tcp.py",
+    "test_nic_random.py",
+    "test_nic_driver.py",
+)
 
 
 @pytest.mark.skipif(SANITIZE, reason="this is the sanitized run itself")
