@@ -419,7 +419,7 @@ void nic_receive(nic_t *nic, uint32_t port, const uint8_t *frame, uint32_t len, 
         raw_rx(nic, frame, len, now_ps);
         return;
     }
-    if (get16(frame + 12) != 0x0800) /* counted in its turn, as one that fills the buffer */
+    if (get16(frame + 12) != 0x0800 && !cnm_at(frame, len)) /* counted in its turn, as one that fills the buffer */
         raw_rx(nic, frame, len, now_ps);
     uint32_t priority = priority_of(nic, frame, len);
     nic->stats.rx_frames_prio[priority]++;
