@@ -1,4 +1,4 @@
-"""The qcn scenario at a small scale: queue at the set point, messages accounted for, PFC silent, and what takes longer."""
+"""The qcn scenario at a small scale: queue at the set point, messages accounted for, PFC silent, what takes longer."""
 
 from __future__ import annotations
 

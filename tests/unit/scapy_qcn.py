@@ -21,12 +21,12 @@ CN_TAG = 0x22E9
 
 class CnTag(Packet):  # type: ignore[misc]
     name = "CN-TAG"
-    fields_desc = (ShortField("flow_id", 0), XShortEnumField("type", 0x0800, ETHER_TYPES))
+    fields_desc = [ShortField("flow_id", 0), XShortEnumField("type", 0x0800, ETHER_TYPES)]  # noqa: RUF012
 
 
 class Cnm(Packet):  # type: ignore[misc]
     name = "Congestion notification message"
-    fields_desc = (
+    fields_desc = [  # noqa: RUF012 (scapy's way)
         BitField("version", 0, 4),
         BitField("reserved", 0, 6),
         BitField("feedback", 0, 6),
@@ -38,7 +38,7 @@ class Cnm(Packet):  # type: ignore[misc]
         MACField("dst", None),
         LenField("msdu_len", None),
         StrLenField("msdu", b"", length_from=lambda cnm: cnm.msdu_len),
-    )
+    ]
 
 
 bind_layers(Ether, CnTag, type=CN_TAG)

@@ -116,7 +116,8 @@ def test_jitter(switch: DcbSwitch) -> None:
     """Below the set point: 100 samples of 100,000 bytes each, give or take 15 per cent, even over the range."""
     switch.hold(2, False)
     point(switch, qeq=1_000_000, sample=100_000, jitter=15)
-    gaps, last = [], 0
+    gaps: list[int] = []
+    last = 0
     for n in range(1, 10_001):
         switch.receive(1, data(1000), n * 10**6)
         samples = switch.switch_core.tm.read_counter("qcn_samples", POINT).packets
