@@ -46,8 +46,8 @@ async def read_sample(
     registers: Sequence[str] = REGISTERS,
 ) -> SwitchSample:
     """A sample of some ports. Raises NotConnectedError, P4ClientError. Without `registers`: counters alone."""
-    time_ns = clock_ns()
     counted = await state.read_counters(read, program, [n for n in counters if n in program.counters], ports)
+    time_ns = clock_ns()  # a question may be long on its way to a switch that is busy; its answer is not
     wanted = [name for name in registers if name in program.registers]
     if not wanted:
         return SwitchSample(time_ns, counted)

@@ -6,7 +6,7 @@ time, and a poll costs one round trip.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from finsy.proto import p4r
 
@@ -48,8 +48,10 @@ def can_watch(program: P4Program) -> bool:
     return STORM_TABLE in program.tables and arrays >= {*_COUNTERS, *_REGISTERS}
 
 
-async def read_states(read: Reader, program: P4Program, watches: Iterable[Watch], now_ns: int) -> dict[Pair, State]:
-    """State of each (port, priority), at `now_ns`. Raises what `read` raises, ProgramError."""
+async def read_states(
+    read: Reader, program: P4Program, watches: Iterable[Watch], clock_ns: Callable[[], int]
+) -> dict[Pair, State]:
+    """State of each (port, priority), with the times of asking and answer. Raises what `read` raises, ProgramError."""
     chosen = list(watches)
     counters = {program.counter(name).id: name for name in _COUNTERS}
     registers = {program.register(name).id: name for name in _REGISTERS}
@@ -68,6 +70,7 @@ async def read_states(read: Reader, program: P4Program, watches: Iterable[Watch]
             wanted[name, cell.index] = p4r.Entity(register_entry=p4r.RegisterEntry(register_id=array_id, index=cell))
     values: dict[tuple[str, int], int] = {}
     asked = list(wanted.values())
+    asked_ns = clock_ns()
     for first in range(0, len(asked), CELLS_PER_READ):
         for answer in await read(asked[first : first + CELLS_PER_READ]):
             if answer.WhichOneof("entity") == "counter_entry":
@@ -76,6 +79,7 @@ async def read_states(read: Reader, program: P4Program, watches: Iterable[Watch]
             else:
                 register = answer.register_entry
                 values[registers[register.register_id], register.index.index] = data_int(register.data)
+    answered_ns = clock_ns()
 
     def state(watch: Watch) -> State:
         def value(name: str) -> int:
@@ -83,7 +87,8 @@ async def read_states(read: Reader, program: P4Program, watches: Iterable[Watch]
 
         return State(
             Sample(
-                time_ns=now_ns,
+                time_ns=asked_ns,
+                answered_ns=answered_ns,
                 depth_bytes=value("egress.tm_queue_depth"),
                 dequeued=value("egress.tm_dequeued"),
                 xoff_rx=value("ingress.pfc_rx_xoff") + (value(_PAUSE) if watch.of.pause_rx else 0),

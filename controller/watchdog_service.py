@@ -211,8 +211,7 @@ class WatchdogService:
             watchdog.held = await read_storms(session.read, session.codec)
             agent.adopt(watchdog.held, self.clock_ns())
         if agent.watches:
-            now_ns = self.clock_ns()
-            states = await read_states(session.read, self._program, agent.watches.values(), now_ns)
+            states = await read_states(session.read, self._program, agent.watches.values(), self.clock_ns)
             lost = [pair for pair in watchdog.held if pair in states and not states[pair].storm_state & TM_STORM]
             if lost:  # somebody else took entries away, or pushed the pipeline anew
                 watchdog.held = await read_storms(session.read, session.codec)

@@ -8,6 +8,8 @@ Rules, and where they depart from SONiC (sonic-swss `orchagent/pfc_detect_*.lua`
 
 - A storm is a priority whose peer goes on pausing it (new XOFF, or one pause that never ended), with packets waiting
   and none sent, for the detection time. `empty_queue`: whether or not packets wait.
+- Between two looks at least as much time passed as from the answer to the first to the question of the second, or as
+  the switch itself has counted of a pause. No look that was late or long on its way makes a storm, or a quiet, longer.
 - The pause counts from when it began, which the switch's own pause time tells, not from the poll that saw it first:
   detection in [T, T + poll), neither earlier nor a whole poll later (sonic-buildimage #3964).
 - Restored when no XOFF came for the restoration time. XON does not count as storm (sonic-swss #4581), and XOFF is
@@ -68,7 +70,8 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a switch said at `time_ns`. Counts and times are cumulative; they start again from 0 with the switch.
+    """What a switch said between `time_ns`, when it was asked, and `answered_ns` (None: the same). Counts and times are
+    cumulative; they start again from 0 with the switch.
 
     xoff_rx: frames received with a time other than 0 for the priority. paused_ns, pauses: total time and number of
     pauses by the peer, the running one included. dequeued, depth_bytes: of the priority's queue. tx, rx, drop_tx,
@@ -86,6 +89,12 @@ class Sample:
     rx: int = 0
     drop_tx: int = 0
     drop_rx: int = 0
+    answered_ns: int | None = None
+
+    @property
+    def by_ns(self) -> int:
+        """When it was answered."""
+        return self.time_ns if self.answered_ns is None else self.answered_ns
 
     def began_anew(self, before: Sample) -> bool:
         """True where a count went back: the switch was restarted, or its counters were cleared."""
@@ -145,7 +154,7 @@ class Machine:
         self._last: Sample | None = None
         self._held_ns = 0  # how long the pause has lasted, with nothing sent
         self._armed = False  # the newest sample showed a pause that may become a storm
-        self._quiet_ns = 0  # how long no XOFF has come
+        self._quiet_since_ns = 0  # no XOFF has come since then
 
     # ---- what the caller tells ----------------------------------------------------------------------------------
 
@@ -159,7 +168,7 @@ class Machine:
         """The next sample. Returns what it showed."""
         before, self._last = self._last, now
         if before is None or now.time_ns <= before.time_ns or now.began_anew(before):
-            self._held_ns, self._quiet_ns = 0, 0
+            self._held_ns, self._quiet_since_ns = 0, now.by_ns
             self._armed = now.paused and self._occupied(now)
             return None
         self._count(before, now)
@@ -167,14 +176,16 @@ class Machine:
         if not self.stormed:
             if self._armed and self._held_ns >= self.settings.detection_ns:
                 self._begin(now.time_ns)
+                self._quiet_since_ns = now.by_ns
                 return Change.DETECTED
             return None
         if self.settings.action is Action.ALERT:
             over = not self._armed
         else:
-            self._quiet_ns = 0 if now.xoff_rx != before.xoff_rx else self._quiet_ns + now.time_ns - before.time_ns
+            if now.xoff_rx != before.xoff_rx:
+                self._quiet_since_ns = now.by_ns
             restoration_ns = self.settings.restoration_ns
-            over = restoration_ns is not None and self._quiet_ns >= restoration_ns
+            over = restoration_ns is not None and now.time_ns - self._quiet_since_ns >= restoration_ns
         if over:
             self._end()
             return Change.RESTORED
@@ -207,7 +218,7 @@ class Machine:
 
     def lost_sight(self) -> None:
         """The switch could not be asked: what comes next is compared with nothing before. A storm goes on."""
-        self._last, self._held_ns, self._quiet_ns, self._armed = None, 0, 0, False
+        self._last, self._held_ns, self._armed = None, 0, False
 
     def clear(self) -> None:
         """Start the statistics again. The caller refuses it while stormed."""
@@ -225,18 +236,17 @@ class Machine:
         if self._last is None:
             return None
         if not self.stormed:
-            left_ns = self.settings.detection_ns - self._held_ns if self._armed else None
-        elif self.settings.action is Action.ALERT or self.settings.restoration_ns is None:
-            left_ns = None
-        else:
-            left_ns = self.settings.restoration_ns - self._quiet_ns
-        return None if left_ns is None else self._last.time_ns + max(left_ns, 0)
+            left_ns = self.settings.detection_ns - self._held_ns
+            return self._last.time_ns + max(left_ns, 0) if self._armed else None
+        if self.settings.action is Action.ALERT or self.settings.restoration_ns is None:
+            return None
+        return max(self._quiet_since_ns + self.settings.restoration_ns, self._last.time_ns)
 
     # ---- the rules ----------------------------------------------------------------------------------------------
 
     def _begin(self, now_ns: int) -> None:
         self.stormed, self.since_ns = True, now_ns
-        self._quiet_ns = 0
+        self._quiet_since_ns = now_ns
         self.stats = replace(self.stats, detected=self.stats.detected + 1, last=Traffic())
 
     def _end(self) -> None:
@@ -249,7 +259,8 @@ class Machine:
 
     def _measure_pause(self, before: Sample, now: Sample) -> None:
         """How long nothing could be sent by now, at least. Never more than is certain: a storm is not called early."""
-        passed_ns, paused_ns = now.time_ns - before.time_ns, now.paused_ns - before.paused_ns
+        paused_ns = now.paused_ns - before.paused_ns
+        passed_ns = max(now.time_ns - before.by_ns, paused_ns)
         began = now.pauses - before.pauses
         whole = before.paused and now.paused and began == 0  # one pause, all the while
         only_one = not before.paused and now.paused and began == 1  # one pause, from its beginning
@@ -258,7 +269,7 @@ class Machine:
             self._armed, self._held_ns = False, 0
         elif only_one and not (stuck and self._armed):
             # what was sent in this time was sent before the pause began
-            self._armed, self._held_ns = True, min(paused_ns, passed_ns)
+            self._armed, self._held_ns = True, paused_ns
         elif stuck and (whole or now.xoff_rx > before.xoff_rx):
             # a pause with gaps in which nothing was sent is as bad as one without (sonic-mgmt #27589)
             if not self._occupied(before):
@@ -266,7 +277,7 @@ class Machine:
             elif self._armed:
                 self._held_ns += passed_ns
             else:
-                self._held_ns = passed_ns if whole else min(paused_ns, passed_ns)
+                self._held_ns = paused_ns
             self._armed = True
         else:
             self._armed, self._held_ns = now.paused, 0

@@ -35,11 +35,13 @@ class HostDcbx:
         name: str,
         settings: DcbxSettings | None = None,
         timers: LldpTimers | None = None,
+        changed: Callable[[], object] = lambda: None,
     ) -> None:
-        """`settings`: default willing, of everything, with nothing of its own, as `dcb-host` is."""
+        """`settings`: default willing, of everything, with nothing of its own, as `dcb-host` is. `changed`: called when
+        something has happened, before the agent says anything about it."""
         self.agent = HostAgent(mac, interface, name, settings or DcbxSettings.host(), timers)
         self.log: list[tuple[int, str]] = []  # (nanoseconds, what happened)
-        self._loop, self._send = loop, send
+        self._loop, self._send, self._changed = loop, send, changed
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -73,6 +75,8 @@ class HostDcbx:
 
     def _go_on(self, lines: list[str]) -> None:
         self.log += [(self.now_ns, line) for line in lines]
+        if lines:
+            self._changed()
         for frame in self.agent.frames_to_send(self.now_ns):
             self._send(frame)
         if self._timer is not None:

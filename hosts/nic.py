@@ -283,6 +283,7 @@ class Nic:
         self.config = config
         self._lib = _load(os.environ.get("DCB_TEST_SANITIZE") == "1" if sanitize is None else sanitize)
         self._error = ctypes.create_string_buffer(256)
+        self._frame = ctypes.create_string_buffer(_MAX_FRAME_BYTES)
         self._callback: Any = None
         native = config.native()
         self._nic = self._lib.nic_create(ctypes.byref(native), self._error, len(self._error))
@@ -393,9 +394,9 @@ class Nic:
         """What has arrived since the last call and is nobody's here, with its time: frames to group addresses, and of
         other EtherTypes than IPv4. Only where `NicConfig.events` has RAW; 256 wait, more are lost and counted."""
         found = []
-        at, frame = U64(), ctypes.create_string_buffer(_MAX_FRAME_BYTES)
-        while length := self._lib.nic_take_raw(self._nic, frame, _MAX_FRAME_BYTES, ctypes.byref(at)):
-            found.append((at.value, frame.raw[:length]))
+        at = U64()
+        while length := self._lib.nic_take_raw(self._nic, self._frame, _MAX_FRAME_BYTES, ctypes.byref(at)):
+            found.append((at.value, self._frame.raw[:length]))
         return found
 
     # --- faults

@@ -128,6 +128,11 @@ class EventKind(IntEnum):
     CNM = 10
 
 
+EVENTS: Final = frozenset(
+    {EventKind.STARTED, EventKind.FINISHED, EventKind.FAILED, EventKind.PAUSED, EventKind.RESUMED}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Dcqcn:
     """A DCQCN profile: reaction point (sender) and, with `cnp_interval_ps`, notification point (receiver).
@@ -390,9 +395,7 @@ class NicConfig:
     weights: Mapping[int, int] = field(default_factory=dict)
     dscp_to_priority: Mapping[int, int] = field(default_factory=lambda: DSCP_TO_PRIORITY)
     buffer: ReceiveBuffer = field(default_factory=ReceiveBuffer)
-    events: frozenset[EventKind] = frozenset(
-        {EventKind.STARTED, EventKind.FINISHED, EventKind.FAILED, EventKind.PAUSED, EventKind.RESUMED}
-    )
+    events: frozenset[EventKind] = EVENTS
     notify: frozenset[EventKind] = frozenset()
 
     def native(self) -> CNicConfig:

@@ -106,7 +106,8 @@ class TrafficManager:
                 self._call("tm_set_scheduler", port, queue, 2, idle_slope_bps)
 
     def set_priority_group(self, port: int, pg: int, group: PriorityGroup) -> None:
-        """Ingress buffer of a priority group. Default: `DynamicGroup()`. What it holds is kept and split anew."""
+        """Ingress buffer of a priority group. Default: `DynamicGroup()`. What it holds is kept and takes up no headroom
+        that it did not take before."""
         check_port(port)
         check_range("pg", pg, 0, 7)
         for name in group.__slots__:

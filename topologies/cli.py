@@ -28,7 +28,8 @@ from topologies.description import Topology, leaf_spine
 from topologies.network import FabricNetwork, NetworkError, Target
 from topologies.paths import results_dir, run_dir
 from topologies.results import RunResult
-from topologies.scenarios import dcbx_bring_up, is_virtual, real_targets, scenarios, storage_and_business
+from topologies.scenario import Value
+from topologies.scenarios import dcbx_bring_up, is_virtual, nic_storm, real_targets, scenarios, storage_and_business
 from topologies.settings import STORAGE_PRIORITY, Dcb, Ecn, controller_config
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=__doc__.split("\n")[0])
@@ -110,6 +111,8 @@ def run(
         raise _fail(f"results folder {folder}: {error.strerror}", 1) from None
     if scenario == dcbx_bring_up.NAME:
         _run_dcbx(console, duration, lab, target, folder)
+    if scenario == nic_storm.NAME:
+        _run_nic_storm(console, duration, lab, folder)
     try:
         runs = asyncio.run(_run_scenario(console, duration, lab, target))
     except (NetworkError, ConfigError, TimeoutError, OSError) as error:
@@ -143,6 +146,45 @@ def _run_dcbx(console: Console, duration: int, lab: str, target: Target, folder:
     for path in report.save(folder, [], checks, facts | {"outcome": asdict(outcome)}):
         console.print(f"  {path}")
     raise typer.Exit(0 if all(check.passed for check in checks) else 1)
+
+
+def _run_nic_storm(console: Console, duration: int, lab: str, folder: Path) -> NoReturn:
+    from topologies import html_report, nic_storm_lab
+
+    console.print(f"{nic_storm.NAME}: {nic_storm.SUMMARY}")
+    try:
+        seen = asyncio.run(
+            nic_storm_lab.run(
+                duration / len(nic_storm_lab.PHASES),
+                lab,
+                lambda text: console.print(text, markup=False),
+            )
+        )
+    except (NetworkError, ConfigError, TimeoutError, OSError) as error:
+        raise _fail(str(error), 1) from None
+    outcome = nic_storm_lab.outcome(seen)
+    console.print("What this proves:")
+    report.print_checks(console, outcome.checks)
+    facts: dict[str, Value] = {
+        "scenario": nic_storm.NAME,
+        "target": str(Target.EMBEDDED),
+        "duration_s": duration,
+        "rate_bps": nic_storm_lab.RATE_BPS,
+    }
+    paths = report.save(folder, [], outcome.checks, facts | {"figures": dict(outcome.figures)})
+    html_report.write(
+        folder / "report.html",
+        title=nic_storm.NAME,
+        summary=nic_storm.SUMMARY,
+        checks=outcome.checks,
+        notes=outcome.notes,
+        tables=outcome.tables,
+        links=outcome.maps,
+        facts=facts,
+    )
+    for path in paths:
+        console.print(f"  {path}")
+    raise typer.Exit(0 if outcome.passed else 1)
 
 
 async def _run_scenario(console: Console, duration: int, lab: str, target: Target) -> list[RunResult]:

@@ -187,6 +187,21 @@ class FabricNetwork:
         for name in self._switches:
             self._await_ready(name)
 
+    def kill_switch(self, name: str) -> None:
+        """SIGKILL; its entries and what it held are gone. The namespace and its links stay."""
+        process = self._switches[name]
+        process.kill()
+        process.wait()
+
+    def start_switch(self, name: str) -> None:
+        """Start one that was killed, empty, and wait until it serves P4Runtime."""
+        for stream in (self._switches[name].stdout, self._switches[name].stderr):
+            if stream is not None:
+                stream.close()
+        start = self._start_switch if self.target is Target.EMBEDDED else self._start_bmv2
+        start(self.topology.switch(name))
+        self._await_ready(name)
+
     def _start_switch(self, switch: Switch) -> None:
         # Late switches cost headroom, so they go before hosts; where that is not allowed, nice says so and goes on.
         command = ["nice", "-n", "-10", sys.executable, "-m", "switch.cli"]

@@ -5,9 +5,9 @@ The buffer of our switch has three parts (docs/contract.md, 3 and 4), all in byt
     reserved of every group + headroom (each group's own, or pools that groups share) + shared pools <= buffer
 
 Headroom has to be there when a group is XOFF; it is never counted on twice, unless an over-subscription is asked for,
-and then it is said. Static thresholds have to fit their pool all at once: a group that finds the pool empty below its
-XOFF would fill its headroom with nobody told. Lossless groups have a pool of their own, so that lossy traffic cannot do
-that to them.
+and then it is said. Static thresholds have to fit their pool all at once: a group that finds the pool empty is XOFF
+before it has reached its threshold. Lossless groups have a pool of their own, so that lossy traffic cannot do that to
+them.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def check(
         if asked > size:
             found.append(
                 f"pools.{pool}: {size} bytes: {len(static)} groups may take {asked} bytes of it before they are XOFF: "
-                "one that finds it empty fills its headroom with nobody told"
+                "one that finds it empty is XOFF before its threshold"
             )
     for pool, size in sorted(headroom_pools.items()):
         members = [g for g in groups if g.headroom_pool == pool]

@@ -11,7 +11,8 @@ Derivation. A peer sends lossless frames back to back at rate r over a link of d
    below what the group holds without anything being evaluated; then all L do.)
 2. PFC frame. It goes ahead of all queues, but waits for the frame on the wire. That one started before time 0, at the
    latest 1 ps before (an arrival at t is seen before any departure at t): wait = w(M) - 1 ps for the largest frame M of
-   any priority that this side sends, 0 where it sends nothing. Then w(60) on the wire and d on the cable.
+   any priority that this side sends, at least a PFC frame: another group's, or the last one again. Then w(60) on the
+   wire and d on the cable.
 3. Response. The pause closes the peer's gate `response` later, at T = wait + w(60) + d + response. A frame that has
    started by then, before T and not at T, is finished.
 4. In flight. A frame is delivered at the end of its FCS, 12 bytes of gap before the end of w (`fabric` does so). The
@@ -142,12 +143,13 @@ def exact_headroom(
     """Worst-case headroom of one lossless group of our switch. Sizes without FCS; raises HeadroomError.
 
     mtu_bytes: largest lossless frame of the peer; min_frame_bytes: smallest. reverse_mtu_bytes: largest frame that this
-    side sends to the peer (default: mtu_bytes; 0: none). response_ps: from the arrival of the PFC frame to the closed
-    gate (0 for dcbswitch). dynamic: an alpha threshold. gap_counts: a frame is delivered after its inter-frame gap
-    (Output.end_ps).
+    side sends to the peer (default: mtu_bytes; 0: PFC frames alone). response_ps: from the arrival of the PFC frame to
+    the closed gate (0 for dcbswitch). dynamic: an alpha threshold. gap_counts: a frame is delivered after its
+    inter-frame gap (Output.end_ps).
     """
     at_least("rate_bps", rate_bps, 1)
     reverse = mtu_bytes if reverse_mtu_bytes is None else at_least("reverse_mtu_bytes", reverse_mtu_bytes, 0)
+    reverse = max(reverse, pfc_frame_bytes)
     delay = link_ps(length_m, constants)
     window = window_ps(
         rate_bps,

@@ -71,12 +71,34 @@ void tmb_desire(tm_t *tm, tm_port_t *p, uint64_t now_ps)
     }
 }
 
-/* Moves the group between XON and XOFF. `refused`: a lossless packet has just found no room, which is XOFF even when the
- * bytes in use are still below the threshold (a packet larger than what is left, and no headroom). */
+static inline void headroom_give(tm_t *tm, tm_pg_t *g, uint64_t bytes)
+{
+    g->headroom_used -= bytes;
+    if (g->headroom_pool != TM_OWN_HEADROOM)
+        tm->headroom_pools[g->headroom_pool].used -= bytes;
+}
+
+/* What waits in headroom becomes shared as soon as there is room, so that a group that is XON again has all its headroom
+ * for what will be on its way when it crosses its threshold the next time. */
+static void promote(tm_t *tm, tm_pg_t *g)
+{
+    uint64_t limit = shared_limit(tm, g);
+    uint64_t room = min64(limit > g->shared_used ? limit - g->shared_used : 0, pool_free(&tm->pools[g->pool]));
+    uint64_t bytes = min64(g->headroom_used, room);
+    headroom_give(tm, g, bytes);
+    g->shared_used += bytes;
+    pool_take(&tm->pools[g->pool], bytes);
+}
+
+/* Moves the group between XON and XOFF. Headroom in use is XOFF, also where the pool and not the threshold is what was in
+ * the way. `refused`: a lossless packet has just found no room, which is XOFF even when the bytes in use are still below the
+ * threshold (a packet larger than what is left, and no headroom). */
 static void evaluate(tm_t *tm, tm_port_t *p, tm_pg_t *g, bool refused, uint64_t now_ps)
 {
+    if (g->headroom_used)
+        promote(tm, g);
     uint64_t used = pg_used(g), level = xoff_level(tm, g);
-    bool over = used > 0 && (used >= level || refused);
+    bool over = used > 0 && (used >= level || g->headroom_used || refused);
     if (!g->xoff) {
         if (!over)
             return;
@@ -96,14 +118,15 @@ static void evaluate(tm_t *tm, tm_port_t *p, tm_pg_t *g, bool refused, uint64_t 
     tmb_desire(tm, p, now_ps);
 }
 
-/* More of a pool is free: groups with a dynamic threshold may have come below it without a packet of their own moving. */
+/* More of a pool is free: groups with a dynamic threshold may have come below it without a packet of their own moving, and
+ * what waits in headroom may find room. */
 static void evaluate_waiting(tm_t *tm, uint32_t pool, uint64_t now_ps)
 {
     for (uint32_t i = tm->xoff_len; i-- > 0;) {
         uint16_t cell = tm->xoff_list[i];
         tm_port_t *p = &tm->ports[cell / TM_QUEUES];
         tm_pg_t *g = &p->pgs[cell % TM_QUEUES];
-        if (g->dynamic && g->pool == pool)
+        if ((g->dynamic || g->headroom_used) && g->pool == pool)
             evaluate(tm, p, g, false, now_ps);
     }
 }
@@ -162,11 +185,7 @@ void tmb_release(tm_t *tm, const pkt_t *pkt, uint64_t now_ps)
     tm_pg_t *g = &p->pgs[pkt->pg];
     uint64_t left = pkt->charged_bytes;
     uint64_t h = min64(left, g->headroom_used);
-    if (h) {
-        g->headroom_used -= h;
-        if (g->headroom_pool != TM_OWN_HEADROOM)
-            tm->headroom_pools[g->headroom_pool].used -= h;
-    }
+    headroom_give(tm, g, h);
     left -= h;
     uint64_t s = min64(left, g->shared_used);
     g->shared_used -= s;
@@ -197,20 +216,27 @@ static void lift(tm_t *tm, tm_pg_t *g)
         tm->headroom_pools[g->headroom_pool].used -= g->headroom_used;
 }
 
-/* Splits what the group holds anew, by its configuration. What fits nowhere stays charged to the pool, which is then over
- * its size until it drains; not a byte is forgotten. */
+/* Splits what the group holds anew, by its configuration, but puts nothing into headroom that was not there: below a lowered
+ * threshold too there is room for what is on its way. What is shared stays so. What was in headroom, or in a reserve that is
+ * smaller now, becomes shared as far as there is room; then it stays in headroom; the rest stays charged to the pool, which
+ * may then be over its size until it drains. Not a byte is forgotten. */
 static void place(tm_t *tm, tm_pg_t *g)
 {
-    uint64_t used = pg_used(g);
+    uint64_t used = pg_used(g), shared = g->shared_used, headroom = g->headroom_used;
     tm_pool_t *pool = &tm->pools[g->pool];
-    g->shared_used = g->headroom_used = 0;
+    g->headroom_used = 0;
     g->reserved_used = min64(used, g->reserved_bytes);
     uint64_t left = used - g->reserved_used;
-    uint64_t s = min64(left, min64(shared_limit(tm, g), pool_free(pool)));
-    uint64_t h = min64(left - s, headroom_free(tm, g));
-    g->headroom_used = h;
-    g->shared_used = left - h;
+    g->shared_used = min64(left, shared);
     pool_take(pool, g->shared_used);
+    left -= g->shared_used;
+    uint64_t limit = shared_limit(tm, g);
+    uint64_t s = min64(left, min64(limit > g->shared_used ? limit - g->shared_used : 0, pool_free(pool)));
+    uint64_t h = min64(min64(left - s, headroom), headroom_free(tm, g));
+    s = left - h;
+    g->shared_used += s;
+    pool_take(pool, s);
+    g->headroom_used = h;
     if (g->headroom_pool != TM_OWN_HEADROOM)
         pool_take(&tm->headroom_pools[g->headroom_pool], h);
     if (h > g->headroom_watermark)

@@ -205,6 +205,8 @@ const char *tm_check(tm_t *tm)
                 return "a priority group's use differs from the bytes of its packets";
             if (g->headroom_used > g->headroom_bytes)
                 return "a priority group uses more headroom than it has";
+            if (g->headroom_used && !g->xoff)
+                return "a priority group uses headroom and is not XOFF";
             if (g->reserved_used > g->reserved_bytes)
                 return "a priority group uses more than its reserved bytes as reserved";
             if (g->xoff && (g->xoff_slot >= tm->xoff_len || tm->xoff_list[g->xoff_slot] != p->number * TM_QUEUES + k))

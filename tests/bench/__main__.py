@@ -43,8 +43,7 @@ def main() -> None:
     for hop in hops:
         table.add_row(hop.name, f"{hop.hops_per_s:,.0f}", f"{hop.hops_per_s / ns3:.1f}" if ns3 else "-", hop.note)
     console.print(table)
-    each, queued = fabric.memory()
-    console.print(f"memory: {each / 1024:,.0f} KiB a switch, {queued:,} bytes a queued packet of {fabric.FRAME_BYTES}")
+    console.print(fabric.memory_text())
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hosts.nic import Nic, connect_rdma
-from hosts.nic_config import ENDLESS, NicConfig, RdmaConfig
+from hosts.nic_config import ENDLESS, Dcqcn, NicConfig, RdmaConfig, TcpConfig
 from switch.core import SwitchCore
 from tests.fabric.virtual_lab import G, VirtualLab, configure, program, virtual_lab
 from topologies.description import Topology, leaf_spine
@@ -163,6 +163,31 @@ def memory() -> tuple[int, int]:
     return each, queued
 
 
+def flow_memory(count: int = 20_000) -> tuple[int, int]:
+    """Resident bytes of an end of an RDMA flow with DCQCN and of a TCP connection at a NIC, timers included."""
+    config = NicConfig("02:00:00:00:01:01", "10.1.0.1", RATE_BPS)
+    far = {"remote_mac": "02:00:00:00:02:01", "remote_ip": "10.2.0.1"}
+    rdma = RdmaConfig(bytes=ENDLESS, start_ps=10**15, dcqcn=Dcqcn.paper())
+    tcp = TcpConfig(bytes=ENDLESS, start_ps=10**15)
+    with Nic(config) as first, Nic(config) as second:
+        before = resident_bytes()
+        for i in range(count):
+            first.add_rdma_flow(rdma, remote_flow=i, **far)
+        between = resident_bytes()
+        for i in range(count):
+            second.add_tcp_flow(tcp, remote_flow=i, **far)
+        return (between - before) // count, (resident_bytes() - between) // count
+
+
+def memory_text() -> str:
+    """One line for people."""
+    (rdma, tcp), (each, queued) = flow_memory(), memory()  # in this order: what one run freed, the next has for nothing
+    return (
+        f"memory: {each / 1024:,.0f} KiB a switch (leaf of 8 ports), {queued:,} bytes a queued packet of "
+        f"{FRAME_BYTES}, {rdma:,} bytes an end of an RDMA flow, {tcp:,} of a TCP connection"
+    )
+
+
 def run() -> Iterator[HopRate]:
     shape = (2, 2, 4)
     yield HopRate(
@@ -209,7 +234,7 @@ def plot(points: list[Growth], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--curve", type=Path, metavar="DIR", help="growth up to 128 hosts: growth.json and growth.png")
-    parser.add_argument("--memory", action="store_true", help="bytes of a switch and of a queued packet")
+    parser.add_argument("--memory", action="store_true", help="bytes of a switch, a queued packet and a flow")
     arguments = parser.parse_args()
     if arguments.curve:
         arguments.curve.mkdir(parents=True, exist_ok=True)
@@ -224,11 +249,7 @@ def main() -> None:
         plot(points, arguments.curve / "growth.png")
         return
     if arguments.memory:
-        each, queued = memory()
-        print(
-            f"memory: {each / 1024:,.0f} KiB a switch (leaf of 8 ports), "
-            f"{queued:,} bytes a queued packet of {FRAME_BYTES}"
-        )
+        print(memory_text())
         return
     for rate in run():
         print(f"{rate.name}: {rate.hops_per_s:,.0f} packet-hops/s; {rate.note}")

@@ -136,6 +136,7 @@ class SnappiLab:
         self._program = P4Program.load()
         self._controller: Controller | None = None
         self._flows: list[tuple[int, int]] = []
+        self._before: dict[str, Cells] = {}
         self.control: dict[int, list[Arrival]] = {}
         self.base = config()
         self.held = self.base
@@ -294,7 +295,7 @@ class SnappiLab:
         """What the controller reads at the switch, since the last call."""
         read = self.run(self.controller.read_counters("leaf1", [*COUNTERS, *DROPS]))
         now = {name: {cell: value.packets for cell, value in cells.items()} for name, cells in read.items()}
-        before, self._before = getattr(self, "_before", {}), now
+        before, self._before = self._before, now
         return Counts(
             {
                 name: {cell: n for cell, count in cells.items() if (n := count - before.get(name, {}).get(cell, 0))}

@@ -26,6 +26,7 @@ from snappi_lab import (
     xoff,
 )
 
+from controller.config import parse, warnings
 from dcb.headroom.exact import frames_in_window, link_ps, uniform_headroom, window_ps
 from dcb.units import PS_PER_MS, PS_PER_US
 from fabric.tester import UNPAUSED
@@ -276,3 +277,24 @@ def test_frames_that_no_pause_holds_are_lossless_too(rig: SnappiLab) -> None:
     room = (XOFF + BUFFER[TX]["headroom"]) // FRAME
     assert counts.drops() == {"tm_drop_headroom": {(TX, 3): 500 - room}}
     assert (seen[TX, RX, 3], seen[TX, RX, 4]) == (room, sent)
+
+
+def test_headroom_0_with_pfc_on_drops_at_ingress_and_is_warned_of(rig: SnappiLab) -> None:
+    """SONiC #480: RX_DRP rises though PFC is on, for the group has no headroom. What is in flight when XOFF leaves is
+    lost, to the frame, by that group and named so; the config says so beforehand."""
+    group = {**BUFFER[TX], "headroom": 0}
+    bare = config({TX: {"buffers": {3: group, 4: BUFFER[TX]}}})
+    where = f"switches.leaf1.ports.{TX}.buffers.3"
+    assert f"{where}: priority 3 has PFC but its group has no headroom" in warnings(parse(bare))
+    assert not [line for line in warnings(parse(config())) if "headroom" in line]
+    rig.apply(bare)
+    rig.storm(RX, [3], 200 * US)
+    rig.advance(10 * US)
+    rig.send(TX, RX, 3, 100, length_ps=100 * US)
+    rig.advance(50 * US)
+    rig.stop()
+    rig.drain()
+    window = window_ps(RATES[TX], link_ps(LENGTH_M), reverse_mtu_bytes=0, response_ps=RESPONSE_PS)
+    counts = rig.counts()
+    assert counts.drops() == {"tm_drop_headroom": {(TX, 3): frames_in_window(window, RATES[TX], FRAME)}}
+    assert rig.received()[TX, RX, 3] == XOFF // FRAME

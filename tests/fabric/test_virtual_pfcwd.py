@@ -472,6 +472,28 @@ def test_a_cut_control_plane_restores_nothing_and_finds_the_storm_after_it() -> 
     in_world(work)
 
 
+def test_an_answer_that_was_long_on_its_way_restores_and_detects_nothing() -> None:
+    """Questions are held up for a second and answered then. The next look follows at once: it proves no quiet second,
+    and for a priority that has been paused since 5 ms, no second's pause."""
+
+    async def work(w: PfcwdWorld) -> None:
+        async with w.controller(config({"priorities": [3]}, FAST)) as controller:
+            await controller.wait_synced()
+            await stormed(w, controller, 2000 * MS)
+            w.storm(4, [3], 50 * MS, after_ps=995 * MS)
+            w.send(1, 4, 3, 5, after_ps=990 * MS)
+            w.send(1, 4, 3, 5, after_ps=1000 * MS)
+            w.leaf.stall()
+            await w.sleep_ps(1000 * MS)
+            w.leaf.heal()
+            await w.sleep_ps(500 * MS)
+            assert events(controller) == [(2, 3, "storm")]
+            assert w.storms() == {(2, 3): 2}
+            await wait_event(controller, "restored")
+
+    in_world(work)
+
+
 def test_an_entry_that_somebody_took_away_is_written_again() -> None:
     async def work(w: PfcwdWorld) -> None:
         async with w.controller(config({}, FAST)) as controller:

@@ -269,6 +269,27 @@ def test_what_telemetry_measures(tmp_path: Path) -> None:
     assert [e["state"] for e in events if e["kind"] == "session"][:2] == ["syncing", "synced"]
 
 
+def test_a_question_that_waits_makes_no_rate_higher() -> None:
+    """50 XOFF a second. Questions are held up for 2 s in between: what they count then is of 2 s, not of 100 ms."""
+
+    async def work(lab: PfcwdWorld) -> None:
+        async with lab.controller(with_port(1, telemetry={"interval_ms": 100})) as controller:
+            await controller.wait_synced()
+            service, rates = controller.telemetry, []
+            await service.wait_round(service.snapshot.rounds + 1)
+            lab.storm(2, [3], 4000 * MS)
+            lab.loop.call_at_ps(lab.loop.now_ps + 550 * MS, lab.leaf.stall)
+            lab.loop.call_at_ps(lab.loop.now_ps + 2550 * MS, lab.leaf.heal)
+            while lab.loop.now_ps < 3 * S:
+                seen = await service.wait_round(service.snapshot.rounds)
+                assert seen.interval is not None
+                rates += [r.value for r in seen.interval.readings if r.key == ("pfc_rate", "leaf1-eth2 priority 3 rx")]
+            assert len(rates) > 8
+            assert 40 <= min(rates) <= max(rates) <= 60
+
+    in_world(work)
+
+
 def test_watch_needs_no_telemetry() -> None:
     """100 frames of 1000 bytes to host 2 within the 500 ms between the two samples: 1.6 Mb/s."""
 

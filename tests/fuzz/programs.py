@@ -12,7 +12,8 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "unit")]  # as pytest has it: these two hold modules, not packages
 
 from codegen_frames import dcb_frames  # noqa: E402
-from programs import cases  # noqa: E402
+from programs.cases import CASES  # noqa: E402
+from programs.steps import Packet as Step  # noqa: E402
 
 DCB = TESTS.parent / "p4src" / "build" / "dcb.json"
 PACKET_TESTS = TESTS / "stf" / "programs"
@@ -31,8 +32,8 @@ class Subject:
 def subjects() -> dict[str, Subject]:
     """All of them by name."""
     found = {"dcb": Subject("dcb", DCB, tuple(dcb_frames()), whole=False)}
-    for case in cases.CASES:
-        frames = tuple(step.frame for step in case.steps if isinstance(step, cases.Packet) and step.frame)
+    for case in CASES:
+        frames = tuple(step.frame for step in case.steps if isinstance(step, Step) and step.frame)
         known = found[case.program].frames if case.program in found else ()
         found[case.program] = Subject(case.program, case.json, known + frames)
     for path in sorted(PACKET_TESTS.glob("*.stf")):

@@ -39,10 +39,11 @@ def is_debian_12s() -> bool:
 
 
 def build(name: str, directory: Path) -> Path:
-    """Compiles the preload library NAME.c ("dcbnic" or "ceefix"); the compiler's warnings are errors."""
+    """Compiles the preload library NAME*.c ("dcbnic" or "ceefix"); the compiler's warnings are errors."""
     library = directory / f"{name}.so"
     command = ["cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(library)]
-    done = subprocess.run([*command, str(HERE / f"{name}.c"), "-ldl"], check=False, capture_output=True, text=True)
+    sources = [str(path) for path in sorted(HERE.glob(f"{name}*.c"))]
+    done = subprocess.run([*command, *sources, "-ldl"], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return library
 

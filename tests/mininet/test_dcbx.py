@@ -39,7 +39,7 @@ RECEIVER = "h3"
 ALL = {"leaf1": {1, 2, 3, 4}, "leaf2": {1, 2, 3, 4}, "spine1": {1, 2}, "spine2": {1, 2}}
 
 
-async def until(what: str, true: Callable[[], bool], timeout_s: float = 20.0) -> None:
+async def until(what: str, true: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
     """Poll a state that no event tells of (files of other processes)."""
     end = time.monotonic() + timeout_s
     while not true():
@@ -148,6 +148,8 @@ async def test_one_port_configures_a_fabric(tmp_path: Path, monkeypatch: pytest.
             await priority_moves_live(lab, agents)
             await another_controller_changes_nothing(lab, agents)
 
+            own = lab.controller.dcbx.agents.values()
+            await until("the first controller speaks again", lambda: all(agent.active for agent in own))
             # the clean end of the controller says goodbye: hosts are on their own at once, not after a TTL of 121 s
             await lab.controller.dcbx.stop()
             await until("goodbye heard", lambda: agents.state("h1")["neighbors"] == [])
@@ -231,8 +233,8 @@ async def another_controller_changes_nothing(lab: Fabric, agents: HostAgents) ->
         assert [status.updates_written for status in second.status()] == [0, 0, 0, 0]
         assert {s.name: s.state.value for s in lab.controller.status()} == dict.fromkeys(ALL, "backup")
         sources = {name: agent.switch.election for name, agent in second.dcbx.agents.items()}
-        await until("sources", lambda: all(agent.switch.election.source for agent in second.dcbx.agents.values()), 40)
-        await until("restart over", lambda: not any(a.holding for a in second.dcbx.agents.values()), 60)
+        await until("sources", lambda: all(agent.switch.election.source for agent in second.dcbx.agents.values()))
+        await until("restart over", lambda: not any(a.holding for a in second.dcbx.agents.values()))
         await second.wait_synced(TIMEOUT_S)
         assert [status.updates_written for status in second.status()] == [0, 0, 0, 0], sources
         now = {name: agents.state(name)["counters"]["dcbx"]["state_changes"] for name in ("h1", "h2", "h3")}

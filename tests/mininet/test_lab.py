@@ -177,7 +177,7 @@ def test_storage_and_business_proves_its_claims(environment: dict[str, str], tmp
 def test_a_lab_that_cannot_be_says_so_at_once_and_leaves_nothing(
     environment: dict[str, str], arguments: list[str], variables: dict[str, str], message: str
 ) -> None:
-    done = run_lab(environment | variables, arguments, timeout_s=30)
+    done = run_lab(environment | variables, arguments)
     assert (done.returncode, message in done.stderr) == (1, True), done.stderr
     assert "Traceback" not in done.stderr
     assert fabric_links() == ""

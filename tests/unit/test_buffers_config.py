@@ -131,7 +131,7 @@ def test_a_good_config_has_no_warning() -> None:
         (
             with_switch("pool: 56999"),
             "switches.leaf1.pools.0: 56999 bytes: 1 groups may take 57000 bytes of it before they are XOFF: one that "
-            "finds it empty fills its headroom with nobody told",
+            "finds it empty is XOFF before its threshold",
         ),
         (
             with_profile("pool: 1"),

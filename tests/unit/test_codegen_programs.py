@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from codegen_fuzz import SANITIZE, fuzz
-from programs.cases import CASES, DIRECTORY, Case, Packet, run
+from programs.cases import CASES
+from programs.steps import DIRECTORY, Case, Packet, run
 
 from switch.core import DigestData, SwitchCore
 
@@ -17,7 +18,7 @@ PS_PER_US = 10**6
 
 
 class CoreTarget:
-    """`programs.cases.Target` over a switch core. Its packets all happen at the time that a case sets."""
+    """`programs.steps.Target` over a switch core. Its packets all happen at the time that a case sets."""
 
     def __init__(self, json: Path) -> None:
         self.core = SwitchCore(json.read_bytes(), seed=0, sanitize=SANITIZE)

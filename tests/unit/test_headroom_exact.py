@@ -145,6 +145,9 @@ def test_by_hand_at_10g() -> None:
     gap = exact_headroom(10 * G, 100, mtu_bytes=1500, gap_counts=True)
     assert gap.values["window_ps"] == 2_267_199 + 19_200
     assert gap.headroom_bytes == budget.headroom_bytes + 24
+    # a side that sends no data still sends PFC frames: XOFF again, or of another group, may be on the wire
+    alone = exact_headroom(10 * G, 100, mtu_bytes=1500, reverse_mtu_bytes=0)
+    assert alone.values["window_ps"] == 84 * 800 - 1 + 60 * 800 + 2 * 500_000
     # nothing to wait for
     assert window_ps(10 * G, 500_000, reverse_mtu_bytes=0) == 1_048_000
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs.cases import DIRECTORY
+from programs.steps import DIRECTORY
 
 from switch.api import ActionCall, KeyMatch, MatchKind, PipelineError
 from switch.interp_actions import format_log

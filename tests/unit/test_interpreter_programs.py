@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from programs.cases import CASES, DIRECTORY, Case, run
+from programs.cases import CASES
+from programs.steps import DIRECTORY, Case, run
 
 from switch.interp_switch import SimpleSwitch
 from switch.interpreter import Interpreter
@@ -16,7 +17,7 @@ from switch.loader import load
 
 
 class InterpreterTarget:
-    """`programs.cases.Target` over the interpreter."""
+    """`programs.steps.Target` over the interpreter."""
 
     def __init__(self, json: Path) -> None:
         self.control = Interpreter(load(json.read_bytes()), seed=0)

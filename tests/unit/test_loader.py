@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs.cases import DIRECTORY
+from programs.steps import DIRECTORY
 
 from switch.api import KeyMatch, MatchKind
 from switch.loader import UnsupportedProgram, load

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from watchdog_line import XOFF, XON, Line, Poller
@@ -227,6 +228,24 @@ def test_time_that_was_not_looked_at_proves_nothing() -> None:
     assert machine.sample(Sample(1299 * MS, depth_bytes=1, paused=True, pauses=1, paused_ns=1299 * MS)) is None
     assert machine.due_ns() == 1300 * MS
     assert machine.sample(Sample(1300 * MS, depth_bytes=1, paused=True, pauses=1, paused_ns=1300 * MS)) is D
+
+
+def test_what_was_long_on_its_way_makes_no_pause_longer() -> None:
+    """Asked at 0, the switch says at 1000 ms that it has been paused for 5 ms, 2 ms later for 7 ms."""
+    machine = Machine(Settings(detection_ns=200 * MS))
+    first = Sample(0, depth_bytes=1, xoff_rx=1, paused=True, paused_ns=5 * MS, pauses=1, answered_ns=1000 * MS)
+    assert machine.sample(first) is None
+    now = replace(first, time_ns=1002 * MS, paused_ns=7 * MS, xoff_rx=2, answered_ns=1002 * MS)
+    assert machine.sample(now) is None
+    # the switch's clock has counted 198 ms more while the controller's knows of 190
+    now = replace(now, time_ns=1192 * MS, paused_ns=205 * MS, answered_ns=1193 * MS)
+    assert machine.sample(now) is Change.DETECTED
+    # no XOFF for 200 ms: from the answer that showed one to the question whose answer shows none
+    now = replace(now, time_ns=1300 * MS, xoff_rx=3, answered_ns=1350 * MS)
+    assert machine.sample(now) is None
+    assert machine.due_ns() == 1550 * MS
+    assert machine.sample(replace(now, time_ns=1549 * MS, answered_ns=1600 * MS)) is None
+    assert machine.sample(replace(now, time_ns=1600 * MS, answered_ns=1600 * MS)) is Change.RESTORED
 
 
 def test_history_of_pauses() -> None:

@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from programs.cases import crc16, crc32, internet_checksum
+from programs.steps import crc16, crc32, internet_checksum
 from stf import engines, report, runner, suite
 from stf.grammar import (
     Add,

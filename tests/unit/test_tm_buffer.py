@@ -353,10 +353,81 @@ def test_reconfiguration_with_packets_in_queues_keeps_every_byte() -> None:
         core.tm.check()
         assert held(core) == XOFF + 2_000
         used.append((core.tm.read_state("pool_used", 0), core.tm.read_state("pg_headroom", PG3)))
-    # what is over goes to the pool where there is no headroom for it
-    assert used == [(6_900, 100), (12_000, 0), (0, 0), (11_900, 0), (12_000, 0), (1_000, 11_000)]
+    # what is shared stays so, and what is over goes to the pool: headroom is for what is on its way
+    assert used == [(7_000, 0), (12_000, 0), (0, 0), (11_900, 0), (12_000, 0), (12_000, 0)]
     core.tm.set_pool(10)
     core.tm.set_pool(16 << 20)
+    drain(core)
+    fresh_tm_state(core)
+
+
+def test_a_lowered_threshold_leaves_all_headroom_to_what_is_on_its_way() -> None:
+    core = lossless_core()
+    fill(core, XOFF - 1_000)
+    core.tm.set_priority_group(1, 3, StaticGroup(RESERVED, 5_000, XON, HEADROOM, 1 << 3))
+    assert (core.tm.read_state("pg_xoff", PG3), core.tm.read_state("pg_headroom", PG3)) == (1, 0)
+    fill(core, HEADROOM)
+    assert (held(core), core.tm.read_state("pg_headroom", PG3)) == (XOFF - 1_000 + HEADROOM, HEADROOM)
+    core.tm.set_priority_group(1, 3, StaticGroup(RESERVED, 5_000, XON, HEADROOM, 1 << 3))
+    assert core.tm.read_state("pg_headroom", PG3) == HEADROOM
+    core.tm.set_priority_group(1, 3, StaticGroup(RESERVED, XOFF, XON, HEADROOM, 1 << 3))  # room for 1,000 more
+    assert core.tm.read_state("pg_headroom", PG3) == HEADROOM - 1_000
+    assert drops(core) == {}
+    drain(core)
+    fresh_tm_state(core)
+
+
+def test_a_group_that_is_xon_again_has_all_its_headroom() -> None:
+    """Another group leaves the pool: the threshold rises over what a group holds, some of it in headroom. It resumes,
+    and the next time that it crosses the threshold as much may be on its way as the first time."""
+    core = make((1, 2, 3, 4))
+    core.tm.set_pool(200_000)
+    for port in (1, 3):
+        core.tm.set_priority_group(port, 3, DynamicGroup(0, 0, 5_000, 30_000, 1 << 3))
+        core.tm.set_pfc(port, tx_enable=1 << 3, quanta=1000)
+    core.tm.block_port(2, True)
+    core.tm.block_port(4, True)
+
+    def arrive(port: int, to: int, count: int) -> None:
+        for _ in range(count):
+            core.receive(port, frame(1_000, to=to, priority=3, pg=3, flags=LOSSLESS), core.now_ps)
+
+    arrive(3, 4, 90)
+    arrive(1, 2, 55)  # 110,000 are free, 55,000 in use: XOFF
+    assert core.tm.read_state("pg_xoff", PG3) == 1
+    arrive(1, 2, 30)
+    assert core.tm.read_state("pg_headroom", PG3) == 30_000
+    core.tm.block_port(4, False)
+    core.advance(core.now_ps + 10**9)
+    assert (core.tm.read_state("pg_xoff", PG3), core.tm.read_state("pg_headroom", PG3)) == (0, 0)
+    assert core.tm.read_state("pool_used", 0) == 85_000
+    arrive(1, 2, 15)  # 100,000 of 200,000: XOFF
+    assert (core.tm.read_state("pg_xoff", PG3), core.tm.read_state("pg_headroom", PG3)) == (1, 0)
+    arrive(1, 2, 30)
+    assert drops(core) == {}
+    arrive(1, 2, 1)
+    assert drops(core) == {f"drop_headroom[{PG3}]": 1}
+    core.tm.block_port(2, False)
+    core.advance(core.now_ps + 10**9)
+    fresh_tm_state(core)
+
+
+def test_headroom_in_use_is_xoff_where_others_have_emptied_the_pool() -> None:
+    """The peer is told with the first byte of headroom, not when the threshold is reached and headroom is full."""
+    core = lossless_core()
+    core.tm.set_pool(5_000)
+    core.tm.set_priority_group(4, 0, StaticGroup(0, 5_000, 4_000, 0, 0))
+    core.receive(4, frame(3_000, to=2, priority=0), 0)
+    fill(core, RESERVED + 2_000)
+    assert core.tm.read_state("pg_xoff", PG3) == 0
+    fill(core, 100)
+    assert (core.tm.read_state("pg_xoff", PG3), core.tm.read_state("pg_headroom", PG3)) == (1, 100)
+    fill(core, HEADROOM - 100)
+    core.tm.set_pool(5_100)  # 100 bytes of headroom become shared
+    assert (core.tm.read_state("pg_xoff", PG3), core.tm.read_state("pg_headroom", PG3)) == (1, HEADROOM - 100)
+    core.tm.set_pool(10_000)
+    assert (core.tm.read_state("pg_xoff", PG3), core.tm.read_state("pg_headroom", PG3)) == (1, 0)  # more than XON
+    assert drops(core) == {}
     drain(core)
     fresh_tm_state(core)
 

@@ -159,15 +159,16 @@ def test_a_group_moves_with_what_it_holds(switch: DcbSwitch) -> None:
     assert switch.drops() == {"tm_drop_headroom": {PG[1]: 1}}
     headroom_pool(switch, 2, 3_000)
     pool(switch, 2, 12_000)
-    switch.static_group(1, 3, 0, XOFF, XON, HEADROOM + 1)  # split anew
-    assert used(switch) == {0: 1_000, 2: 12_000}
+    switch.static_group(1, 3, 0, XOFF, XON, HEADROOM + 1)  # what is shared now uses up no headroom
+    assert used(switch) == {0: 1_000, 2: 15_000}
+    fill(switch, 1, 3_000)
     assert used(switch, "headroom_pool_used") == {2: 3_000}
     switch.remove("egress.tm_pool", (2,))
     switch.remove("egress.tm_headroom_pool", (2,))
-    assert used(switch) == {0: 1_000, 2: 12_000}
+    assert used(switch) == {0: 1_000, 2: 15_000}
     switch.remove("egress.tm_pg_pool", (1, 3))
-    assert used(switch) == {0: 11_000}
-    assert switch.state("egress.tm_pg_headroom", PG[1]) == 5_000
+    assert used(switch) == {0: 16_000}
+    assert switch.state("egress.tm_pg_headroom", PG[1]) == 3_000
     drain(switch)
 
 

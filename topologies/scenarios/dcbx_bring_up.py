@@ -1,24 +1,36 @@
 """Scenario dcbx-bring-up: one port of a spine is told PFC, ETS and applications; a fabric and its hosts learn them.
 
 A 2x2 fabric of two hosts a leaf. h1 and h2 write to h3 as their DCBX agents say; h4 refuses (not willing, another PFC
-priority). Description and verdict, both pure; `topologies.dcbx_lab` runs it.
+priority). Description and verdict, both pure; `topologies.dcbx_lab` runs it on Mininet, in virtual time
+`topologies.virtual.dcbx_bring_up`, where two senders also run through the move of PFC.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topologies.description import Topology, leaf_spine
 from topologies.network import Target
 from topologies.results import Check
+from topologies.scenario import Option
 from topologies.scenarios import storage_and_business
+
+if TYPE_CHECKING:
+    from topologies import scenario
+    from topologies.virtual import Bench
 
 NAME = "dcbx-bring-up"
 SUMMARY = "one port configures a fabric by DCBX: bring-up, lossless storage, a live move to another priority, a refusal"
 TARGETS = (Target.EMBEDDED, Target.BMV2)
 RATE_BPS = 20_000_000  # the lab's headroom then is longer than a busy machine keeps a process waiting
+OPTIONS = {
+    "rate_gbps": Option(100, "rate of every link", low=10, high=400),
+    "length_m": Option(5, "of every link", low=1, high=1000),
+    "duration_us": Option(500, "of traffic in each incast", low=300, high=10_000),
+    "control_us": Option(100, "between controller and switches, each way", low=1, high=10_000),
+}
 SENDERS = ("h1", "h2")
 RECEIVER = "h3"
 REFUSES = "h4"
@@ -121,6 +133,17 @@ def verdict(outcome: Outcome) -> list[Check]:
     return checks
 
 
+def run(bench: Bench) -> scenario.Outcome:
+    """In virtual time."""
+    from topologies.virtual import dcbx_bring_up as virtual
+
+    return virtual.run(bench)
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.2f} ms"
+
+
 def _agreed(agreement: Agreement, step: str) -> list[Check]:
     refusing = topology().host(REFUSES)
     ports = {(s, n): list(pfc) for s, of in agreement.ports.items() for n, pfc in of.items()}
@@ -133,7 +156,7 @@ def _agreed(agreement: Agreement, step: str) -> list[Check]:
         Check(
             f"PFC {p}, {step}: every port but the one to {REFUSES} is lossless for priority {p}",
             set(map(tuple, ports.values())) == {(p,)} and not refused,
-            f"{sum(pfc == [p] for pfc in ports.values())} of {len(ports)} ports, after {agreement.seconds:.1f} s",
+            f"{sum(pfc == [p] for pfc in ports.values())} of {len(ports)} ports, after {_took(agreement.seconds)}",
         ),
         Check(
             f"PFC {p}, {step}: all willing hosts run the same PFC and ETS",

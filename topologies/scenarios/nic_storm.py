@@ -3,7 +3,8 @@
 Three racks. h1's NIC breaks and sends XOFF without end. What is for h1 stays in leaf1, then in the spines, then in the
 other leaves, and everything lossless behind it stands too: within the rack, into the rack, and between two other racks.
 Each cure alone, on the same fabric: the controller's PFC watchdog polling; the switch's own watchdog; storm control.
-`dcbctl why`, asked two switches away, names the host. In virtual time.
+`dcbctl why`, asked two switches away, names the host. This is the run in virtual time; `topologies.nic_storm_lab` has
+a smaller one in real time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dcb.units import PS_PER_MS, PS_PER_S, PS_PER_US
 from fabric.channel import ONE_WAY_PS
 from topologies.description import Topology, leaf_spine
+from topologies.network import Target
 from topologies.results import Check
 from topologies.scenario import Line, Option, Outcome, Panel, Plot, Table
 from topologies.settings import BUSINESS_PRIORITY as BUSINESS
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 NAME = "nic-storm"
 SUMMARY = "a broken NIC storms XOFF: the ToR freezes, the pause spreads to other racks; watchdogs and storm control"
+TARGETS = (Target.EMBEDDED,)
 OPTIONS = {
     "rate_gbps": Option(100, "rate of every link", low=25, high=400),
     "load_gbps": Option(5, "of each of the 32 flows", low=1, high=10),

@@ -22,21 +22,26 @@ from finsy.proto import p4r
 
 from controller import Controller, P4Program, state
 from controller import config as controller_config_module
+from dcb.dcbx.settings import DcbxSettings
+from dcb.lldp.transmit import LldpTimers
 from dcb.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
 from fabric.channel import Delays
 from fabric.control import ControlPlane, FabricCores, VirtualSwitch
 from fabric.engine import Fabric, Series
 from fabric.links import Link
 from fabric.loop import VirtualLoop
+from hosts import workloads
 from hosts.nic import Connection, FlowState, FlowStats, Nic, connect_rdma, connect_tcp
-from hosts.nic_config import ENDLESS, Dcqcn, EventKind, NicConfig, RdmaConfig, TcpConfig
+from hosts.nic_config import ENDLESS, EVENTS, Dcqcn, EventKind, NicConfig, RdmaConfig, TcpConfig
 from switch.core import SwitchCore
 from topologies.description import Host, Topology
 from topologies.measure import COUNTERS, REGISTERS, Snapshot
-from topologies.settings import DSCP_TO_PRIORITY
+from topologies.settings import DSCP_TO_PRIORITY, STORAGE_PRIORITY
+from topologies.virtual.agents import DcbxOf, NicAgent
 
 SYNC_TIMEOUT_S = 60.0
 DRAIN_STEP_PS = 10 * PS_PER_US
+NOTIFY = frozenset({EventKind.FINISHED, EventKind.FAILED, EventKind.RAW, EventKind.LINK})
 
 
 class LabError(RuntimeError):
@@ -49,7 +54,8 @@ class LabSettings:
 
     length_m: of host links, fabric_length_m: of links between switches (None: the same). pfc_response_ps: of every
     node, from the arrival of a PFC frame until it acts. delays: between controller and switches. pfc: priorities that
-    hosts pause and obey. nic: changes a host's NIC.
+    hosts pause and obey. nic: changes a host's NIC. dcbx: what each host says by DCBX from the start (`agents.willing`;
+    None: it is silent); its NIC then runs what is agreed. lldp: timers of those agents.
     """
 
     length_m: int = 5
@@ -59,6 +65,8 @@ class LabSettings:
     pfc: frozenset[int] = frozenset({3})
     dscp_to_priority: Mapping[int, int] = field(default_factory=lambda: DSCP_TO_PRIORITY)
     nic: Callable[[Host, NicConfig], NicConfig] = lambda _, config: config
+    dcbx: DcbxOf | None = None
+    lldp: LldpTimers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +96,8 @@ class Flow:
 
 
 class VirtualLab:
-    """See the module. Attributes: `topology`, `fabric`, `nics` and `switches` by name, `plane`, `controller`."""
+    """See the module. Attributes: `topology`, `fabric`, `plane`, `controller`; by name `switches`, `nics` and `agents`
+    (DCBX of hosts)."""
 
     def __init__(
         self,
@@ -107,6 +116,7 @@ class VirtualLab:
         self.plane = ControlPlane(self._loop, FabricCores(fabric), delays=self.settings.delays, seed=seed)
         self.switches: dict[str, VirtualSwitch] = {}
         self.nics: dict[str, Nic] = {}
+        self.agents: dict[str, NicAgent] = {}
         self.flows: list[Flow] = []
         self._links: dict[frozenset[str], Link] = {}
         self._waiting: list[tuple[list[Flow], asyncio.Future[None]]] = []
@@ -124,6 +134,10 @@ class VirtualLab:
             raise
         assert isinstance(self._loop, VirtualLoop)
         self._loop.add_watcher(self._watch)
+        for host in self.topology.hosts:
+            settings = self.settings.dcbx(host) if self.settings.dcbx else None
+            if settings is not None:
+                self.start_dcbx(host.name, settings)
         return self
 
     async def __aexit__(
@@ -166,7 +180,8 @@ class VirtualLab:
             pfc_rx=self.settings.pfc,
             pfc_tx=self.settings.pfc,
             dscp_to_priority=dict(self.settings.dscp_to_priority),
-            notify=frozenset({EventKind.FINISHED, EventKind.FAILED}),
+            events=EVENTS | {EventKind.RAW, EventKind.LINK},
+            notify=NOTIFY,
         )
 
     # --- control plane
@@ -197,6 +212,18 @@ class VirtualLab:
         self._configuration = configuration
         await self.controller.apply(controller_config_module.parse(configuration))
         await self.controller.wait_synced(timeout=SYNC_TIMEOUT_S)
+
+    def start_dcbx(self, host: str, settings: DcbxSettings | None = None) -> NicAgent:
+        """`dcb-host` on a host, from now on; `settings` None: willing. Its NIC runs what is agreed."""
+        if host in self.agents:
+            raise LabError(f"host {host}: speaks DCBX already")
+        assert isinstance(self._loop, VirtualLoop)
+        nic, described, link = self.nics[host], self.topology.host(host), self.fabric.link(host)
+        agent = NicAgent(self._loop, nic, described, link, settings, self.settings.lldp)
+        nic.frames()  # what came before is not for it
+        self.agents[host] = agent
+        agent.start()
+        return agent
 
     # --- time
 
@@ -233,6 +260,8 @@ class VirtualLab:
             self._waiting = [pair for pair in self._waiting if pair[1] is not done]
 
     def _watch(self) -> None:
+        for agent in self.agents.values():
+            agent.poll()
         for flows, done in self._waiting:
             if not done.done() and all(flow.done for flow in flows):
                 done.set_result(None)
@@ -262,25 +291,36 @@ class VirtualLab:
         target: str,
         *,
         bytes: int = ENDLESS,
-        priority: int = 3,
+        priority: int | None = None,
         start_ps: int | None = None,
         dcqcn: str | Dcqcn = "off",
+        follow: bool = False,
         **changes: Any,
     ) -> Flow:
         """An RDMA flow (RoCEv2) from now, or `start_ps`, on. `dcqcn`: off, paper, cx4 or a profile of one's own.
 
-        `changes`: other fields of `hosts.nic_config.RdmaConfig`. ENDLESS bytes: until `stop`.
+        `priority` None: with the marks that the source's agent says now, 3 where it has none. `follow`: both ends,
+        where they have agents, take new marks as soon as they are agreed on. `changes`: other fields of
+        `hosts.nic_config.RdmaConfig`. ENDLESS bytes: until `stop`.
         """
+        if priority is None:
+            marks = self.agents[source].marks if source in self.agents else {"priority": STORAGE_PRIORITY}
+            priority = int(marks["priority"])
+            changes = {"dscp": int(marks["dscp"])} | changes if "dscp" in marks else changes
         rate_bps = self.nics[source].config.rate_bps
         config = RdmaConfig(
             bytes=bytes,
             start_ps=self.now_ps if start_ps is None else start_ps,
             priority=priority,
-            dscp=self.dscp(priority),
+            dscp=0 if "dscp" in changes else self.dscp(priority),
             dcqcn=Dcqcn.named(dcqcn, rate_bps) if isinstance(dcqcn, str) else dcqcn,
             udp_source_port=49152 + len(self.flows) % 16384,
         )
-        return self._connect(source, target, replace(config, **changes))
+        flow = self._connect(source, target, replace(config, **changes))
+        for host, number in ((source, flow.connection.sender), (target, flow.connection.receiver)):
+            if follow and host in self.agents:
+                self.agents[host].follow(number)
+        return flow
 
     def tcp(
         self,
@@ -307,6 +347,18 @@ class VirtualLab:
         flow = Flow(source, target, connection, sender, receiver)
         self.flows.append(flow)
         return flow
+
+    def start(self, flows: Sequence[workloads.Flow], defaults: workloads.Defaults | None = None) -> list[Flow]:
+        """Flows of `hosts.workloads`, their start times counted from now. `defaults`: all else of RDMA and TCP."""
+        hops = {host.name: self._gateway(host.name) for host in self.topology.hosts}
+        later = [replace(flow, start_ps=flow.start_ps + self.now_ps) for flow in flows]
+        started = workloads.start(later, self.nics, hops=hops, defaults=defaults)
+        made = [
+            Flow(s.flow.source, s.flow.target, s.connection, self.nics[s.flow.source], self.nics[s.flow.target])
+            for s in started
+        ]
+        self.flows += made
+        return made
 
     def _gateway(self, host: str) -> str:
         described = self.topology.host(host)
