@@ -183,17 +183,21 @@ class Controller:
         self.dcbx.configure(config)
         running = overlay(config, self.dcbx.runs())
         entities = self._build(running)
-        old = self._config.switches
+        old, leaving = self._config.switches, []
         for name in list(self._sessions):
             new = config.switches.get(name)
             if new is None or (new.address, new.device_id) != (old[name].address, old[name].device_id):
-                await self._stop(name)
+                del self._sessions[name]
+                leaving.append(self._tasks.pop(name))
         self._config, self._running, self._entities = config, running, entities
         self.watchdog.configure(running)
         self.thresholds.configure(running)
         self.telemetry.configure(running)
         self.deadlock.configure(running)
-        self._start(entities)
+        for task in leaving:
+            task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
+        self._start(self._entities)  # DCBX may have made them anew meanwhile
 
     async def wait_synced(self, timeout: float | None = None, switches: Iterable[str] | None = None) -> None:
         """Wait until the switches (default: all) hold the config in force.

@@ -29,6 +29,7 @@ T = TypeVar("T")
 DEFAULT_INTERVAL_S = 0.2
 LONGEST_INTERVAL_S = 10.0
 FULL_QUANTA = 65535
+QUANTUM_BITS = 512
 _COUNTERS = ("pfc_rx_xoff", "pfc_rx_xon", "pfc_tx_xoff", "pfc_tx_xon", "pfc_rx_invalid", "tm_dequeued")
 _REGISTERS = ("tm_pause_left", "tm_queue_depth", "tm_pg_xoff", "tm_queue_sources")
 _ADVICE = {
@@ -165,7 +166,8 @@ def _questions(graph: WaitGraph, port: PortRef, priority: int) -> list[Json]:
         {
             "question": "is the peer still sending XOFF?",
             "yes": xoff > 0,
-            "evidence": f"{xoff} XOFF frames for priority {priority} came in on {port} meanwhile",
+            "evidence": f"{xoff} XOFF frames for priority {priority} came in on {port} meanwhile"
+            + ("" if xoff or not left else _too_short(graph, port)),
         },
         {
             "question": "did a resume arrive?",
@@ -179,6 +181,15 @@ def _questions(graph: WaitGraph, port: PortRef, priority: int) -> list[Json]:
         },
         {"question": "did PFC go to the wrong port?", "yes": wrong, "evidence": why_wrong},
     ]
+
+
+def _too_short(graph: WaitGraph, port: PortRef) -> str:
+    """A hint where the peer need not have refreshed its XOFF between the two looks."""
+    rate_bps = graph.config.switches[port.switch].ports[port.port].rate
+    refresh_s = FULL_QUANTA * QUANTUM_BITS / 2 / rate_bps
+    if (graph.now.time_ns - graph.before.time_ns) / 1e9 >= refresh_s:
+        return ""
+    return f"; a peer may take {refresh_s:.3g} s to say it again at this rate: ask with --interval {2 * refresh_s:.1g}"
 
 
 def _infinite(before: int, left: int, xoff: int) -> str:

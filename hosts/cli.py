@@ -24,13 +24,14 @@ import typer
 
 from dcb import pfc as pfc_codec
 from dcb.units import parse_rate, parse_time_ps
-from hosts import packets
+from hosts import packets, rdma_cli
 from hosts.capture import CaptureError, CaptureWriter, explain_capture
 from hosts.net import NetError, default_device, device_mac, find_way
 from hosts.packets import FrameSpec, Kind
 from hosts.wire import Captured, Port
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(rdma_cli.app, name="rdma")
 
 Dev = Annotated[str | None, typer.Option("--dev", "-i", help="Interface (default: by route, or the only one up)")]
 Json = Annotated[bool, typer.Option("--json", "-j", help="JSON lines instead of text")]

@@ -358,7 +358,8 @@ class Nic:
         self._number(self._lib.nic_wait_flow(self._nic, flow, other, self._error, len(self._error)))
 
     def stop_flow(self, flow: int, now_ps: int) -> None:
-        """No new data; the flow finishes when what it has sent is acknowledged."""
+        """No new data, but for a packet that ends an RDMA message and asks for an ACK where the last ones did not; the
+        flow finishes when what it has sent is acknowledged."""
         if self._lib.nic_stop_flow(self._nic, flow, now_ps) != 0:
             raise NicError(f"flow {flow}: there is none, this NIC has {self.next_flow()}")
 

@@ -275,8 +275,8 @@ class RdmaConfig:
 
     priority: which of the NIC's queues (PFC gates are per priority); dscp is what switches see. mtu_bytes: payload of a
     full packet. message_bytes 0: the flow is one message. window_bytes: payload in flight, 0: no limit. rate_bps 0: the
-    port's. ack_every: as responder, an ACK per so many packets, besides those asked for. rto_ps: after the last packet
-    sent or acknowledged. retry_limit: timeouts in a row, 0: for ever. reliable False: UC, no ACKs, nothing sent again.
+    port's. ack_every: as responder, an ACK per so many packets, besides those asked for. rto_ps: without
+    a new acknowledgement. retry_limit: timeouts in a row, 0: for ever. reliable False: UC, no ACKs, nothing sent again.
     """
 
     bytes: int = 0

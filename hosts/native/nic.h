@@ -235,7 +235,8 @@ uint32_t nic_flow_count(const nic_t *nic);
 /* Message k of RDMA flow `flow`, counted from 0, waits until flow `other` has received k messages. -1 with `error`. */
 int nic_wait_flow(nic_t *nic, uint32_t flow, uint32_t other, char *error, size_t error_bytes);
 
-/* Ends a flow at what it has sent so far; it finishes when that is acknowledged. -1: no such flow. */
+/* Ends a flow at what it has sent so far; it finishes when that is acknowledged. Of RC, where the last packets did not ask
+ * for an ACK, one more goes out, which ends the message and does. -1: no such flow. */
 int nic_stop_flow(nic_t *nic, uint32_t flow, uint64_t now_ps);
 
 /* From now on; pauses of priorities that are no longer obeyed end, XON goes out for those no longer paused. -1: `error`. */

@@ -39,6 +39,7 @@ typedef struct qp {
     uint32_t message_packets;
     cursor_t una, nxt;
     uint64_t max;       /* packets sent at least once: the highest number + 1 */
+    uint64_t asked;     /* of those that asked for an ACK: the highest number + 1 */
     uint64_t next_ps;   /* pacing */
     uint64_t pace_rem;
     uint64_t pace_rate; /* that pace_rem belongs to */

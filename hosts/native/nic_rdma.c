@@ -194,8 +194,11 @@ uint32_t rdma_build(nic_t *nic, flow_t *flow, uint64_t now)
     }
     step(q, &q->nxt, payload);
     int more = may_send(nic, q);
-    if (q->config.reliable && (last || !more))
+    if (q->config.reliable && (last || !more)) {
         frame[BTH_AT + 8] = ACK_REQUEST;
+        if (at.packet >= q->asked)
+            q->asked = at.packet + 1;
+    }
     qp_icrc(nic, q, frame, BTH_AT + BTH_BYTES + reth, payload + pad);
 
     if (flow->first_ps == NEVER) {
@@ -221,9 +224,10 @@ uint32_t rdma_build(nic_t *nic, flow_t *flow, uint64_t now)
     }
     pace(nic, q, len, now);
     if (q->config.reliable) {
-        q->rto_at_ps = now + q->config.rto_ps;
-        if (timer_get(nic, flow_timer(flow, FLOW_RTO)) == NEVER)
+        if (timer_get(nic, flow_timer(flow, FLOW_RTO)) == NEVER) { /* of the oldest: more data does not put it off */
+            q->rto_at_ps = now + q->config.rto_ps;
             timer_set(nic, flow_timer(flow, FLOW_RTO), q->rto_at_ps);
+        }
     } else if (q->nxt.message >= q->messages) {
         flow->bytes_acked = flow->bytes;
         flow->state = NIC_FINISHED;
@@ -347,7 +351,7 @@ static void timed_out(nic_t *nic, qp_t *q, uint64_t now)
 {
     if (q->flow.state != NIC_RUNNING || q->una.packet >= q->max)
         return;
-    if (now < q->rto_at_ps) { /* set when the oldest of some time ago was sent */
+    if (now < q->rto_at_ps) { /* something was acknowledged meanwhile */
         timer_set(nic, flow_timer(&q->flow, FLOW_RTO), q->rto_at_ps);
         return;
     }
@@ -394,6 +398,8 @@ void rdma_stop(nic_t *nic, flow_t *flow, uint64_t now)
     if (flow->state != NIC_RUNNING)
         return;
     cursor_t end = cursor_at(q, q->max);
+    if (q->asked < q->max && q->una.packet < q->max && q->nxt.packet == q->max && q->nxt.message < q->messages)
+        step(q, &end, payload_at(q, &end)); /* nobody would acknowledge the last ones: one more ends the message, and asks */
     flow->bytes = end.offset;
     q->messages = end.message + (end.in_message != 0);
     if (q->messages == 0 || q->una.packet >= q->max) {
@@ -403,6 +409,7 @@ void rdma_stop(nic_t *nic, flow_t *flow, uint64_t now)
     }
     q->una = cursor_at(q, q->una.packet);
     q->nxt = cursor_at(q, q->nxt.packet);
+    qp_wake(nic, q, now);
 }
 
 static void set_header(const nic_t *nic, qp_t *q)

@@ -12,6 +12,7 @@ import json
 import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ FRAME_BYTES = 1000
 GAP_PS = 4 * (FRAME_BYTES + 24) * 80  # a quarter of 100 Gb/s: no queue builds up, whatever ECMP does
 SOURCE_PORTS = 16
 ROUNDS = 3
+SHAPES = ((1, 1, 2), (2, 2, 4), (4, 4, 4), (4, 4, 8), (8, 4, 8), (8, 8, 16))  # of the curve
 NS3_LIBRARIES = ("applications", "internet", "point-to-point", "network", "core")
 P4SIM_NOTE = (
     "published, another machine (P4sim artifact, ipv4_time_usage.py): 1748 s for one switch at 10 Gb/s, about 3.75 "
@@ -207,13 +209,21 @@ def run() -> Iterator[HopRate]:
     yield HopRate("P4sim, one switch", 2_100, P4SIM_NOTE)
 
 
+def measure_shape(leaves: int, spines: int, hosts: int) -> Growth:
+    """One shape, hosts by leaf."""
+    before = resident_bytes()
+    with virtual_lab(leaf_spine(leaves, spines, hosts, RATE_BPS), length_m=LENGTH_M, record_bytes=0) as lab:
+        load(lab, leaves)
+        rate = measure(lab, 4 * 10**9 // (leaves * hosts), rounds=ROUNDS)
+        return Growth(leaves * hosts, leaves + spines, rate, resident_bytes() - before)
+
+
 def grow() -> Iterator[Growth]:
-    for leaves, spines, hosts in ((1, 1, 2), (2, 2, 4), (4, 4, 4), (4, 4, 8), (8, 4, 8), (8, 8, 16)):
-        before = resident_bytes()
-        with virtual_lab(leaf_spine(leaves, spines, hosts, RATE_BPS), length_m=LENGTH_M, record_bytes=0) as lab:
-            load(lab, leaves)
-            rate = measure(lab, 4 * 10**9 // (leaves * hosts), rounds=ROUNDS)
-            yield Growth(leaves * hosts, leaves + spines, rate, resident_bytes() - before)
+    """Each shape in a process of its own: what one freed, the next would have for nothing."""
+    for shape in SHAPES:
+        command = [sys.executable, "-m", "tests.bench.fabric", "--point", *map(str, shape)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        yield Growth(**json.loads(done.stdout))
 
 
 def plot(points: list[Growth], path: Path) -> None:
@@ -235,7 +245,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--curve", type=Path, metavar="DIR", help="growth up to 128 hosts: growth.json and growth.png")
     parser.add_argument("--memory", action="store_true", help="bytes of a switch, a queued packet and a flow")
+    parser.add_argument(
+        "--point", type=int, nargs=3, metavar=("LEAVES", "SPINES", "HOSTS"), help="one of them, as JSON"
+    )
     arguments = parser.parse_args()
+    if arguments.point:
+        with virtual_lab(leaf_spine(1, 1, 1, RATE_BPS), record_bytes=0):
+            pass  # libraries and the compiled program are not the fabric's
+        print(json.dumps(asdict(measure_shape(*arguments.point))))
+        return
     if arguments.curve:
         arguments.curve.mkdir(parents=True, exist_ok=True)
         points = []

@@ -16,6 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from topologies.scenario import Outcome, parse_options
+from topologies.scenarios import storage_and_business
+from topologies.virtual import Bench
+
 pytestmark = pytest.mark.mininet
 
 DCBLAB = [sys.executable, "-m", "topologies.cli"]
@@ -142,8 +146,17 @@ def test_a_killed_lab_leaves_nothing_behind(environment: dict[str, str], tmp_pat
     assert not (tmp_path / "run" / "lab").exists()
 
 
-def test_storage_and_business_proves_its_claims(environment: dict[str, str], tmp_path: Path, target: str) -> None:
-    """No storage loss with PFC, in order, business never paused: what `run` itself says.
+@pytest.fixture(scope="module")
+def in_virtual_time() -> Outcome:
+    """storage-and-business at 100 Gb/s, in virtual time."""
+    options = parse_options(storage_and_business.OPTIONS, ["duration_ms=1"])
+    return storage_and_business.run(Bench(options=options))
+
+
+def test_storage_and_business_proves_its_claims(
+    environment: dict[str, str], tmp_path: Path, target: str, in_virtual_time: Outcome
+) -> None:
+    """No storage loss with PFC, in order, business never paused: what `run` itself says; virtual time says the same.
 
     Shares in real time are a matter of who got the processor, so a run may miss that one claim here;
     tests/unit/test_whole_buffer.py has them exactly.
@@ -163,6 +176,14 @@ def test_storage_and_business_proves_its_claims(environment: dict[str, str], tmp
     assert [run["name"] for run in results["runs"]] == ["PFC off", "PFC on", "PFC on, ETS 60/40"]
     assert (out / "timeline.png").read_bytes().startswith(b"\x89PNG")
     assert fabric_links() == ""
+    real = {check["claim"]: check["passed"] for check in results["checks"] if "shares" not in check["claim"]}
+    virtual = {check.claim: check.passed for check in in_virtual_time.checks if "shares" not in check.claim}
+    assert real == virtual
+    assert len(real) == 9
+    for run in results["runs"]:
+        (storage,) = (c for c in run["classes"] if c["name"] == "storage")
+        lost = int(in_virtual_time.figures[f"{run['name']}: storage lost"])
+        assert (storage["lost"] > 0) == (lost > 0) == (run["name"] == "PFC off")
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from topologies.chaos import STEPS, Action, ChaosError, from_data, names, plan
+from topologies.cli import app
 from topologies.description import leaf_spine
 
 FABRIC = leaf_spine(2, 2, 4)
@@ -73,3 +77,30 @@ def test_what_is_not_right_is_named(data: object, text: str) -> None:
     with pytest.raises(ChaosError) as error:
         from_data(FABRIC, data)
     assert str(error.value).startswith(text)
+
+
+def test_the_command_prints_a_plan_that_it_takes_again(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["chaos", "--show", "--seed", "9"])
+    assert shown.exit_code == 0
+    path = tmp_path / "plan.yaml"
+    path.write_text(shown.output)
+    again = CliRunner().invoke(app, ["chaos", "--show", "--plan", str(path)])
+    assert (again.exit_code, again.output) == (0, shown.output)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--steps", "quake"], "dcblab: --steps: 'quake': not one of nic-storm, "),
+        (["--steps", "nic-storm", "--plan", "x.yaml"], "dcblab: --plan and --steps: one of them"),
+        (["--plan", "/nowhere.yaml"], "dcblab: --plan /nowhere.yaml: "),
+        (["--lab", "other"], "dcblab: --lab: is of --mininet"),
+        (["--mininet", "--debug"], "dcblab: --set, --pcap, --debug: are of virtual time"),
+        (["--mininet", "--steps", "link-jitter"], "dcblab: steps: 'link-jitter': virtual labs alone can do it"),
+        (["--set", "planned_us=x"], "dcblab: --set planned_us=x: int is wanted"),
+    ],
+)
+def test_wrong_use_is_named_and_ends_with_2(words: list[str], text: str) -> None:
+    result = CliRunner().invoke(app, ["chaos", *words])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(text)

@@ -137,7 +137,7 @@ def test_timers_of_flows_run_without_carrier() -> None:
     pair.run(10 * US)
     pair.nics[0].set_link(False, 10 * US)
     pair.run(500 * US)
-    assert pair.nics[0].flow(0).timeouts == 4
+    assert pair.nics[0].flow(0).timeouts == 5  # 100 us after the first packet, and every 100 us on
     pair.nics[0].set_link(True, 500 * US)
     pair.run()
     assert [s.start_ps for s in pair.sent[0]][3:] == [

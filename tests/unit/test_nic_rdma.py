@@ -103,6 +103,25 @@ def test_retries_end_in_a_failed_flow() -> None:
     assert [e.kind for e in pair.nics[0].events()] == [EventKind.STARTED, EventKind.FAILED]
 
 
+def test_more_data_does_not_put_the_timer_off() -> None:
+    """Packet 2 is lost, and so is what the NAK brings again; without a window data goes on all the time."""
+    copies = 0
+
+    def lose(end: int, _: int, frame: bytes) -> bytes | None:
+        nonlocal copies
+        second = end == 0 and frame[36:38] == (4791).to_bytes(2, "big") and frame[51:54] == (2).to_bytes(3, "big")
+        copies += second
+        return None if second and copies <= 2 else frame
+
+    pair = Pair(change=lose)
+    connect_rdma(*pair.nics, RdmaConfig(bytes=4_000_000, ack_every=1, rto_ps=50 * US))
+    pair.run(1000 * US)
+    sender = pair.nics[0].flow(0)
+    assert (copies, sender.timeouts, sender.naks) == (3, 1, 1)
+    assert sender.finish_ps is not None
+    assert pair.nics[1].flow(0).rx_bytes == 4_000_000
+
+
 def test_psns_wrap_and_losses_across_the_wrap_are_repaired() -> None:
     pair = Pair(change=lose(0, 12))
     connect_rdma(*pair.nics, RdmaConfig(bytes=40 * 1024, initial_psn=(1 << 24) - 10, ack_every=4))
@@ -195,7 +214,26 @@ def test_a_stopped_flow_finishes_with_what_it_has_sent() -> None:
     flow = pair.nics[0].flow(0)
     assert flow.state is FlowState.FINISHED
     assert flow.bytes == flow.bytes_acked == flow.bytes_sent == len(pair.sent[0]) * 1024
-    assert len(pair.sent[0]) == -(-10 * US // wire_ps(FULL))  # those that started before
+    # those that started before, and the one that ends the message and asks for an ACK
+    assert len(pair.sent[0]) == -(-10 * US // wire_ps(FULL)) + 1
+    last = pair.sent[0][-1].frame
+    assert (read(last).opcode, last[50] & 0x80) == (0x08, 0x80)
+    assert pair.nics[1].flow(0).rx_messages == 1
+
+
+@pytest.mark.parametrize("stop_ps", [0, 1, 5_000, 123_456, 900_000, 2_000_000, 10_000_000])
+@pytest.mark.parametrize("window", [0, 1024, 10_000])
+def test_a_stopped_flow_sends_nothing_again_and_needs_no_timeout(stop_ps: int, window: int) -> None:
+    """With an ACK every 16 packets the last ones before the stop would wait for one until the timer ends."""
+    pair = Pair()
+    connect_rdma(*pair.nics, RdmaConfig(bytes=ENDLESS, message_bytes=30_000, window_bytes=window))
+    pair.run(stop_ps)
+    pair.nics[0].stop_flow(0, stop_ps)
+    pair.run()
+    flow, receiver = pair.nics[0].flow(0), pair.nics[1].flow(0)
+    assert flow.state is FlowState.FINISHED
+    assert (flow.timeouts, flow.packets_resent, receiver.rx_duplicates) == (0, 0, 0)
+    assert flow.bytes == flow.bytes_acked == flow.bytes_sent == receiver.rx_bytes
 
 
 def mark(end: int, number: int, frame: bytes) -> bytes | None:

@@ -159,6 +159,21 @@ def test_a_pause_that_does_not_count_down_is_infinite() -> None:
     assert [item["yes"] for item in answer["questions"]] == [False, True, False, False]
 
 
+def test_a_look_too_short_to_see_a_refresh_says_so() -> None:
+    """At 20 Mb/s half of 65535 quanta are 0.839 s; at 100 Mb/s 0.168 s, within the 0.2 s between the two looks."""
+    slow = fabric()
+    for switch in slow["switches"].values():
+        for port in switch["ports"].values():
+            port["rate"] = "20M"
+    answer = explain(graph(slow, storm()), PortRef("leaf1", 3), 3)
+    assert answer["questions"][0]["evidence"] == (
+        "0 XOFF frames for priority 3 came in on leaf1:3 meanwhile; "
+        "a peer may take 0.839 s to say it again at this rate: ask with --interval 2"
+    )
+    answer = explain(graph(fabric(), storm()), PortRef("leaf1", 3), 3)
+    assert answer["questions"][0]["evidence"].endswith("came in on leaf1:3 meanwhile")
+
+
 def test_pfc_at_the_wrong_port() -> None:
     now = storm()
     now["leaf1"] = replace(now["leaf1"], rx_xoff={(3, 3): 14})  # more than spine1 ever sent there

@@ -231,9 +231,9 @@ def verdict(seen: Mapping[str, Seen], pool: int, exponent: int) -> list[Check]:
             ", ".join(f"{name}: {seen[name].lost} lost, {seen[name].pool_peak:,} of {pool:,} used" for name in safe),
         ),
         Check(
-            "thresholds that want more than the pool has lose lossless frames",
-            greedy.lost > 0,
-            f"{greedy.lost:,} lost",
+            "thresholds that want more than the pool has lose nothing: the first byte of headroom is XOFF",
+            greedy.lost == 0 and greedy.pool_peak == pool and greedy.xoffs[1] == 0 < greedy.xoffs[2],
+            f"{greedy.lost:,} lost, {greedy.pool_peak:,} of {pool:,} used, {greedy.xoffs[2]:,} XOFFs",
         ),
         Check(
             "two at a time: a low threshold pauses hosts though the pool is nearly empty, and bystanders are late",
@@ -254,8 +254,8 @@ def verdict(seen: Mapping[str, Seen], pool: int, exponent: int) -> list[Check]:
         Check(
             "the policy has learned when all come at once: fewer and shorter pauses than its baseline",
             policy.xoffs[2] < low.xoffs[2] and policy.paused_us[2] < 0.8 * low.paused_us[2] and levels[0] < max(levels),
-            f"{policy.xoffs[2]} XOFFs instead of {low.xoffs[2]}, hosts paused for {policy.paused_us[2]:,.0f} us instead "
-            f"of {low.paused_us[2]:,.0f}; XOFF went from {levels[0]:,.0f} to {max(levels):,.0f}",
+            f"{policy.xoffs[2]} XOFFs instead of {low.xoffs[2]}, hosts paused for {policy.paused_us[2]:,.0f} us, not "
+            f"{low.paused_us[2]:,.0f}; XOFF went from {levels[0]:,.0f} to {max(levels):,.0f}",
         ),
         Check(
             "and stays within what the planner allows",

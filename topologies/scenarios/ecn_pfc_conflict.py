@@ -57,7 +57,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one run showed. Rates in Gb/s of payload over its second half; XOFF frames then, of switches and all ever."""
+    """What one run showed. Rates in Gb/s of payload over its second half; XOFFs of switches in all, and then."""
 
     thresholds: Thresholds
     warnings: list[str]

@@ -156,7 +156,7 @@ def _run(bench: Bench, name: str, rate_bps: int, tries: dict[Case, list[int]]) -
     xoff = RETH_BYTES + HELD_FRAMES * size + 1  # the crossing frame finds xoff - 1: all of it but a byte is beyond
 
     def dcb(headroom: int) -> Dcb:
-        return Dcb(pfc=(LOSSLESS,), reserved_bytes=3_000, xoff_bytes=xoff, xon_bytes=size, headroom_bytes=headroom)
+        return Dcb(pfc=(LOSSLESS,), reserved_bytes=0, xoff_bytes=xoff, xon_bytes=size, headroom_bytes=headroom)
 
     async def body(lab: VirtualLab) -> dict[Case, list[Shot]]:
         found: dict[Case, list[Shot]] = {}
