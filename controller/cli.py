@@ -218,6 +218,12 @@ def show_ecn(target: Target = None, lab: Lab = "lab", as_json: AsJson = False) -
     _show("ecn", target, lab, as_json)
 
 
+@show.command("qcn")
+def show_qcn(target: Target = None, lab: Lab = "lab", as_json: AsJson = False) -> None:
+    """Congestion points (802.1Qau) and their messages."""
+    _show("qcn", target, lab, as_json)
+
+
 @show.command("counters")
 def show_counters(target: Target = None, lab: Lab = "lab", as_json: AsJson = False) -> None:
     """Packets and bytes per port and priority."""

@@ -33,6 +33,7 @@ from controller.dcbx_config import Dcbx, resolve
 from controller.deadlock_config import DeadlockDetection
 from controller.ecn_warnings import warnings as ecn_warnings
 from controller.pfc_config import DialectKey, StormControl
+from controller.qcn_config import CongestionPoint
 from controller.telemetry_config import Telemetry
 from controller.values import (
     U8,
@@ -224,6 +225,7 @@ class Port(_Model):
     ecn: dict[Priority, EcnRef] = Field(default_factory=dict)
     buffers: dict[Priority, BufferRef] = Field(default_factory=dict)
     queue_limits: dict[Priority, QueueLimit] = Field(default_factory=dict)
+    qcn: dict[Priority, CongestionPoint] = Field(default_factory=dict)
     pcp_rewrite: dict[Priority, Priority] = Field(default_factory=dict)
     dscp_rewrite: dict[Priority, Dscp] = Field(default_factory=dict)
     dcbx: Dcbx | None = None

@@ -27,7 +27,7 @@ from controller.config import AppPriority, CbsSlope, Config, EtsWeight, Port, Qo
 from controller.dcbx_config import ATTRIBUTES, Dcbx
 from controller.entries import Action, Entity, TableEntry, Ternary
 from dcb.dcbx.settings import DcbxSettings, Operational
-from dcb.dcbx.tlv import AppEntry, EtsTable, Selector, Tsa, bits
+from dcb.dcbx.tlv import AppEntry, CongestionNotification, EtsTable, Selector, Tsa, bits
 from dcb.lldp.tlv import TlvError
 
 T = TypeVar("T")
@@ -115,9 +115,19 @@ def local_settings(config: Config, switch: str, port: int) -> DcbxSettings:
         app_accept="app" in willing,
         app_willing="app" in willing,
         app_dialect=dcbx.dialect,
+        congestion=_congestion(config, switch),
         mode=dcbx.mode_setting,
         tie_break=dcbx.tie,
     )
+
+
+def _congestion(config: Config, switch: str) -> CongestionNotification | None:
+    """Congestion notification priorities are the switch's: those that some port has a congestion point for."""
+    cnpv = 0
+    for port in config.switches[switch].ports.values():
+        qos = config.qos_of(port)
+        cnpv |= sum(1 << priority for priority in range(8) if qos.queue_of(priority) in port.qcn)
+    return CongestionNotification(cnpv, cnpv) if cnpv else None
 
 
 def with_run(settings: DcbxSettings, run: Run) -> DcbxSettings:
@@ -232,6 +242,7 @@ def _port(config: Config, port: Port, run: Run, dcbx: Dcbx, own: str) -> Port:
         "buffers": buffers,
         "ecn": _moved(port.ecn, queues, run.ets.priority_tc, lossless),
         "queue_limits": _moved(port.queue_limits, queues, run.ets.priority_tc, lossless),
+        "qcn": _moved(port.qcn, queues, run.ets.priority_tc, lossless),
     }
     if port.trust is None and any(entry.selector == Selector.DSCP for entry in run.app):
         update["trust"] = "dscp"

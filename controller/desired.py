@@ -42,6 +42,7 @@ from controller.entries import (
     match,
 )
 from controller.pfc_config import STORM_ACTIONS, dialects
+from controller.qcn_config import congestion_points
 from controller.watchdog_config import watched
 from dcb.watchdog import Action as WatchdogAction
 
@@ -62,6 +63,7 @@ OWNED_TABLES = (
     "egress.tm_queue",
     "egress.tm_pfc",
     "egress.tm_watchdog",
+    "egress.tm_qcn",
     "egress.pfc_tx_dialect",
     "ingress.pfc_policy",
     "egress.port_mac",
@@ -217,6 +219,7 @@ def _port(config: Config, number: int, port: Port, profile_id: int) -> Iterator[
             else Action.of("egress.tm_queue_static", limit=limit)
         )
         yield _entry("egress.tm_queue", {"port": number, "queue": queue}, action)
+    yield from congestion_points(number, mac_int(port.mac), port.qcn)
     for priority, pcp in port.pcp_rewrite.items():
         yield _entry(
             "egress.pcp_rewrite",

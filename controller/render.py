@@ -190,6 +190,23 @@ def ecn(view: Json) -> RenderableType:
     return Group(*parts, counters)
 
 
+def qcn(view: Json) -> RenderableType:
+    """Congestion points of 802.1Qau, then the messages of each port."""
+    columns = ("Queue", "CPID", "Qeq", "w", "Sample", "Jitter", "CNM prio", "Depth", "Samples", "CNMs")
+    points = _table("Congestion points (bytes)", "Port", *columns, left=3)
+    frames = _table("Congestion notification messages", "Port", "Sent", "Received and dropped", left=1)
+    for port in view["ports"]:
+        for point in port["points"]:
+            w = f"{2 ** point['weight']}" if point["weight"] >= 0 else f"1/{2 ** -point['weight']}"
+            points.add_row(
+                *(port["name"], str(point["queue"]), point["cpid"], number(point["qeq"]), w, number(point["sample"])),
+                *(f"{point['jitter']}%", str(point["priority"]), number(point["depth_bytes"])),
+                *(number(point["samples"]), number(point["messages"])),
+            )
+        frames.add_row(port["name"], number(port["cnm_tx"]), number(port["cnm_rx"]))
+    return Group(points, frames) if points.row_count else Group("no congestion points: `qcn` of a port", frames)
+
+
 def counters(view: Json) -> RenderableType:
     """Packets and bytes per port and priority; priorities without traffic are left out."""
     table = _table("", "Port", "Priority", "RX packets", "RX bytes", "TX packets", "TX bytes", left=2)
@@ -317,6 +334,7 @@ TABLES = {
     "pfc_storm-control": pfc_storm_control,
     "ets": ets,
     "ecn": ecn,
+    "qcn": qcn,
     "counters": counters,
     "queue": queue,
     "buffer": buffer,

@@ -18,6 +18,7 @@ from controller.control import Controller
 from controller.edit import select
 from controller.entries import Action, Group, GroupRef, Lpm, Member, MemberRef, TableEntry
 from controller.pfc_config import names as pfc_dialect_names
+from controller.qcn_config import cpid
 from controller.reasons import DROPS, DROPS_BY_GROUP, DROPS_BY_PRIORITY, DROPS_BY_QUEUE, PFC_INVALID
 from controller.state import Cell, CounterValue
 
@@ -203,6 +204,36 @@ async def ecn(controller: Controller, target: str | None) -> Json:
         "profiles": {name: profile.model_dump() for name, profile in config.ecn_profiles.items()},
         "ports": await _gather(controller, target, ("egress.ce_marked", "egress.ecn_dropped"), (), row),
     }
+
+
+async def qcn(controller: Controller, target: str | None) -> Json:
+    """Congestion points: settings, queue now, samples and messages; per port, messages sent and received."""
+    wanted = ("egress.tm_qcn_samples", "egress.tm_qcn_cnms", "egress.cnm_tx", "ingress.cnm_rx")
+    names = wanted if all(name in controller.program.counters for name in wanted) else ()
+
+    def row(switch: str, port: int, c: Counters, r: Registers) -> Json:
+        settings = controller.running.switches[switch].ports[port]
+        mac = int(settings.mac.replace(":", ""), 16)
+        depth = _values(r, "egress.tm_queue_depth", port)
+        found = {name: _packets(c, name, port) for name in names}
+        points = [
+            {
+                "queue": queue,
+                **point.model_dump(),
+                "cpid": f"{cpid(mac, queue):016x}",
+                "depth_bytes": depth[queue],
+                "samples": found["egress.tm_qcn_samples"][queue] if names else None,
+                "messages": found["egress.tm_qcn_cnms"][queue] if names else None,
+            }
+            for queue, point in sorted(settings.qcn.items())
+        ]
+        return {
+            "points": points,
+            "cnm_tx": sum(found["egress.cnm_tx"]) if names else None,
+            "cnm_rx": sum(found["ingress.cnm_rx"]) if names else None,
+        }
+
+    return {"ports": await _gather(controller, target, names, ("egress.tm_queue_depth",), row)}
 
 
 async def counters(controller: Controller, target: str | None) -> Json:
@@ -407,6 +438,7 @@ VIEWS: dict[str, Callable[[Controller, str | None], Awaitable[Json]]] = {
     "pfc_storm-control": pfc_storm_control,
     "ets": ets,
     "ecn": ecn,
+    "qcn": qcn,
     "counters": counters,
     "queue": queue,
     "buffer": buffer,

@@ -27,7 +27,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "nic": (
         *("nic.c", "nic_books.c", "nic_raw.c", "nic_pfc.c", "nic_rdma.c", "nic_responder.c", "nic_dcqcn.c"),
-        *("nic_tcp.c", "crc.c", "pfc.c"),
+        *("nic_qcn.c", "nic_cnm.c", "nic_tcp.c", "crc.c", "pfc.c"),
     ),
 }
 FLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")

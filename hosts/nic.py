@@ -1,4 +1,4 @@
-"""`Nic`: an end station in virtual time, over hosts/native/nic.h. RDMA queue pairs with DCQCN, TCP, PFC both ways.
+"""`Nic`: an end station in virtual time, over hosts/native/nic.h. RDMA queue pairs with DCQCN or QCN, TCP, PFC.
 
 Passive as `switch.core.SwitchCore`: frames and times in, frames with their times out; `fabric.engine` drives it in C
 through `native`, tests through `receive`, `advance` and `set_output`. One `nic_t` per object; one thread.
@@ -76,7 +76,8 @@ class _CSample(ctypes.Structure):
 
 _COUNTS: Final = (
     *("tx_frames", "tx_bytes", "rx_frames", "rx_bytes", "tx_pfc", "rx_pfc", "rx_pause", "tx_cnp", "rx_cnp"),
-    *("tx_ack", "rx_ack", "tx_nak", "rx_nak", "rx_ce", "rx_not_ours", "rx_other", "rx_malformed", "rx_unknown_flow"),
+    *("tx_ack", "rx_ack", "tx_nak", "rx_nak", "rx_cnm", "rx_ce"),
+    *("rx_not_ours", "rx_other", "rx_malformed", "rx_unknown_flow"),
     *("rx_drop", "rx_drop_bytes", "rx_used_bytes", "rx_peak_bytes"),
 )
 _BY_PRIORITY: Final = (
@@ -101,7 +102,7 @@ class _CFlow(ctypes.Structure):
             "start_ps", "first_ps", "finish_ps", "bytes", "bytes_sent", "bytes_acked", "packets_sent", "packets_resent",
             "timeouts", "naks", "cnps", "marks", "rate_bps", "target_bps", "alpha_q32", "cwnd_bytes", "ssthresh_bytes",
             "rx_bytes", "rx_packets", "rx_messages", "rx_out_of_order", "rx_duplicates", "cnps_sent", "rx_first_ps",
-            "rx_last_ps",
+            "rx_last_ps", "cnms",
         )),
     )  # fmt: skip
 
@@ -127,6 +128,7 @@ class NicStats:
     rx_ack: int
     tx_nak: int
     rx_nak: int
+    rx_cnm: int
     rx_ce: int
     rx_not_ours: int
     rx_other: int
@@ -189,6 +191,7 @@ class FlowStats:
     cnps_sent: int
     rx_first_ps: int | None
     rx_last_ps: int | None
+    cnms: int  # congestion notification messages (802.1Qau) about it
 
     @property
     def completion_ps(self) -> int | None:

@@ -53,6 +53,14 @@ class CDcqcnConfig(ctypes.Structure):
     )  # fmt: skip
 
 
+class CQcnConfig(ctypes.Structure):
+    _fields_ = (
+        ("enabled", U32), ("fast_recovery", U32), ("clamp_after_timer", U32), ("pad", U32), ("gd_q32", U64),
+        ("least_factor_q32", U64), ("byte_limit_bytes", U64), ("timer_ps", U64), ("ai_bps", U64), ("hai_bps", U64),
+        ("min_rate_bps", U64),
+    )  # fmt: skip
+
+
 class CRdmaConfig(ctypes.Structure):
     _fields_ = (
         ("remote_ip", U32), ("remote_qpn", U32), ("remote_mac", U8 * 6), ("dscp", U8), ("priority", U8),
@@ -60,7 +68,7 @@ class CRdmaConfig(ctypes.Structure):
         ("recovery", U8), ("pad", U8), ("udp_source_port", U16), ("pad2", U16), ("mtu_bytes", U32), ("ack_every", U32),
         ("retry_limit", U32), ("ttl", U32), ("initial_psn", U32), ("pad3", U32), ("start_ps", U64),
         ("bytes", U64), ("message_bytes", U64), ("window_bytes", U64), ("rate_bps", U64), ("rto_ps", U64),
-        ("cnp_interval_ps", U64), ("dcqcn", CDcqcnConfig),
+        ("cnp_interval_ps", U64), ("dcqcn", CDcqcnConfig), ("qcn", CQcnConfig),
     )  # fmt: skip
 
 
@@ -117,6 +125,7 @@ class EventKind(IntEnum):
     CNP = 7
     RAW = 8  # a frame that is nobody's: where it is recorded, `Nic.frames` has them
     LINK = 9
+    CNM = 10
 
 
 EVENTS: Final = frozenset(
@@ -205,6 +214,62 @@ class Dcqcn:
 
 
 @dataclass(frozen=True, slots=True)
+class Qcn:
+    """A QCN profile (802.1Qau): the reaction point of a sender.
+
+    A message with feedback n (1..63) takes n * gd of the rate, and leaves at least `least_factor` of it; the rate
+    before it is the target, unless no cycle of the byte counter has ended since the message before
+    (`clamp_after_timer`: nor one of the timer). Then, each time that `byte_limit_bytes` were sent or `timer_ps` went
+    by, the rate goes half the way to the target. From a counter's cycle `fast_recovery` + 1 on cycles are half as long
+    and `ai_bps` is added to the target; once both counters are there, i * `hai_bps` with the lesser of the cycles
+    beyond it. A target more than ten times the rate at the end of a first cycle is divided by eight instead. At line
+    rate the flow is unlimited again.
+    """
+
+    name: str
+    enabled: bool = True
+    gd: Fraction = Fraction(1, 128)
+    least_factor: Fraction = Fraction(1, 2)
+    byte_limit_bytes: int = 150_000
+    timer_ps: int = 15 * PS_PER_MS
+    fast_recovery: int = 5
+    ai_bps: int = 5_000_000
+    hai_bps: int = 50_000_000
+    min_rate_bps: int = 5_000_000
+    clamp_after_timer: bool = False
+
+    @classmethod
+    def off(cls) -> Qcn:
+        """Messages are counted and otherwise ignored."""
+        return cls("off", enabled=False)
+
+    @classmethod
+    def standard(cls) -> Qcn:
+        """Defaults of IEEE8021-CN-MIB (reference/dcb.md 6.4 has the same): meant for 10 Gb/s."""
+        return cls("standard")
+
+    @classmethod
+    def scaled(cls, rate_bps: int) -> Qcn:
+        """Ours: the standard's figures for 10 Gb/s in proportion to the port's rate, the timer shorter by as much."""
+        standard = cls.standard()
+        tens = Fraction(rate_bps, 10**10)
+        return replace(
+            standard,
+            name="scaled",
+            timer_ps=int(standard.timer_ps / tens),
+            ai_bps=int(standard.ai_bps * tens),
+            hai_bps=int(standard.hai_bps * tens),
+            min_rate_bps=max(1, int(standard.min_rate_bps * tens)),
+        )
+
+    def native(self) -> CQcnConfig:
+        return CQcnConfig(
+            self.enabled, self.fast_recovery, self.clamp_after_timer, 0, q32(self.gd), q32(self.least_factor),
+            self.byte_limit_bytes, self.timer_ps, self.ai_bps, self.hai_bps, self.min_rate_bps,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class RdmaConfig:
     """One end of a queue pair. `bytes` 0: responder only; ENDLESS: until `stop_flow`.
 
@@ -236,6 +301,7 @@ class RdmaConfig:
     retry_limit: int = 0
     ttl: int = 64
     dcqcn: Dcqcn = field(default_factory=Dcqcn.off)
+    qcn: Qcn = field(default_factory=Qcn.off)
 
     def responder(self) -> RdmaConfig:
         """The other end: the same but sends no data."""
@@ -252,7 +318,7 @@ class RdmaConfig:
             start_ps=self.start_ps, bytes=self.bytes,
             initial_psn=self.initial_psn, message_bytes=self.message_bytes, window_bytes=self.window_bytes,
             rate_bps=self.rate_bps, rto_ps=self.rto_ps, cnp_interval_ps=self.dcqcn.cnp_interval_ps,
-            dcqcn=self.dcqcn.native(),
+            dcqcn=self.dcqcn.native(), qcn=self.qcn.native(),
         )  # fmt: skip
         c.remote_mac[:] = mac_bytes(remote_mac)
         return c

@@ -1,9 +1,10 @@
-// Egress: ECN and rewriting of what was routed, PFC frames that the traffic manager asks for, copies for the controller.
+// Egress: ECN and rewriting of what was routed, frames that the traffic manager asks for (PFC, CNM), copies for the controller.
 
 #ifndef DCB_EGRESS_P4
 #define DCB_EGRESS_P4
 
 #include "pfc.p4"
+#include "qcn.p4"
 #ifdef TM_EMULATION
 #include "tm_emulation.p4"
 #else
@@ -130,6 +131,8 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
     PfcTransmit() pfc;
     EcnMark() ecn;
     Rewrite() rewrite;
+    CongestionNotification() cnm;
+    LeaveCongestionDomain() leave_domain;
 #ifdef TM_EMULATION
     EmulatedEgress() emulation;
 #else
@@ -156,8 +159,11 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
         if (meta.routed == 1) {
             ecn.apply(hdr, meta, std, base);
             rewrite.apply(hdr, meta, std);
+            leave_domain.apply(hdr);
         } else if (meta.tm.pfc_request == 1) {
             pfc.apply(hdr, meta, std, base);
+        } else if (meta.tm.cnm_request == 1) {
+            cnm.apply(hdr, meta, std, base);
         } else if (std.instance_type == INSTANCE_INGRESS_CLONE) {
             // What acl_mirror copied, as it came in. It is counted by the queue of its session.
             meta.tm.setValid();
@@ -175,7 +181,7 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
             hdr.packet_in.priority = meta.tm.event_priority;
             hdr.packet_in.reason = PUNT_EVENT_BASE + meta.tm.event;
         }
-        if (meta.routed == 1 || meta.tm.pfc_request == 1) {
+        if (meta.routed == 1 || meta.tm.pfc_request == 1 || meta.tm.cnm_request == 1) {
             port_mac.apply();
         }
         // MAC control is not data, and what ECN dropped is not sent.

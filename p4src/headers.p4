@@ -17,6 +17,8 @@ const bit<16> ETHERTYPE_SVLAN = 0x88A8; // service tag
 const bit<16> ETHERTYPE_IPV6 = 0x86DD;
 const bit<16> ETHERTYPE_MAC_CONTROL = 0x8808;
 const bit<16> ETHERTYPE_LLDP = 0x88CC;
+const bit<16> ETHERTYPE_CNM = 0x22E7;    // 802.1Qau: congestion notification message
+const bit<16> ETHERTYPE_CN_TAG = 0x22E9; // and the tag by which a source knows its flow again
 
 const bit<48> MAC_CONTROL_ADDRESS = 0x0180C2000001;
 const bit<16> OPCODE_PAUSE = 0x0001;
@@ -85,6 +87,13 @@ const bit<32> STORM_IGNORED = 0;
 const bit<32> STORM_COUNTED = 1;
 const bit<2> METER_RED = 2;
 
+// 802.1Qau: a CNM quotes at most this much of the frame that it is about, EtherType included.
+const bit<32> CNM_MSDU_BYTES = 64;
+const bit<32> CNM_PDU_BYTES = 24;
+const bit<32> ADDRESSES_BYTES = 12;
+const bit<32> TAG_BYTES = 4;
+const bit<32> ETHER_TYPE_BYTES = 2;
+
 // Counters, registers and tables with an index or key of (port, n): 512 ports, 8 priorities, queues or groups.
 const bit<32> PORT_N_CELLS = 4096;
 
@@ -118,6 +127,28 @@ header vlan_t {
     bit<1>  dei;
     bit<12> vid;
     bit<16> ether_type;
+}
+
+// 802.1Qau, after EtherType 0x22E9.
+header cn_tag_t {
+    bit<16> flow_id;
+    bit<16> ether_type;
+}
+
+// 802.1Qau, after EtherType 0x22E7: the PDU, and the EtherType that the quoted MSDU begins with. What follows it on the wire
+// are the headers and the payload of the sampled frame.
+header cnm_t {
+    bit<4>  version;
+    bit<6>  reserved;
+    bit<6>  quantized_feedback;
+    bit<64> cpid;
+    bit<16> q_offset; // 64 bytes, two's complement
+    bit<16> q_delta;
+    bit<3>  encapsulated_priority;
+    bit<13> reserved_priority;
+    bit<48> encapsulated_dst;
+    bit<16> msdu_len;
+    bit<16> msdu_ether_type;
 }
 
 // RFC 826: what every ARP frame starts with, and the addresses of those for IPv4 over Ethernet.
@@ -279,6 +310,13 @@ header tm_t {
     bit<4>  event;
     bit<9>  event_port;
     bit<3>  event_priority;
+    bit<1>  cnm_request;
+    bit<6>  cnm_qfb;
+    bit<3>  cnm_priority;
+    bit<6>  reserved_cnm;
+    bit<16> cnm_qoff;
+    bit<16> cnm_qdelta;
+    bit<64> cnm_cpid;
 }
 
 const bit<8> FIELDS_OF_MIRROR = 1;
@@ -377,6 +415,8 @@ struct headers_t {
     ethernet_t     ethernet;
     vlan_t         vlan;
     vlan_t         vlan_inner;
+    cn_tag_t       cn_tag;
+    cnm_t          cnm;
     mac_control_t  mac_control;
     pfc_t          pfc;
     pause_t        pause;

@@ -13,6 +13,7 @@
 control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     counter(PORT_N_CELLS, CounterType.packets_and_bytes) rx;
     counter(PORT_N_CELLS, CounterType.packets_and_bytes) drops;
+    counter(PORT_N_CELLS, CounterType.packets_and_bytes) cnm_rx;
     PortConfig() port;
     Classify() classify;
     MacControlReceive() mac_control;
@@ -61,6 +62,10 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             } else {
                 classify.apply(hdr, meta, std);
                 rx.count(base + (bit<32>)meta.tm.priority);
+                if (meta.ether_type == ETHERTYPE_CNM) {
+                    // For a source in another domain: a router does not pass it on (it is dropped as not forwardable).
+                    cnm_rx.count(base + (bit<32>)meta.tm.priority);
+                }
                 if (std.parser_error != error.NoError) {
                     meta.verdict = VERDICT_DROP;
                     meta.reason = DROP_PARSER_ERROR;

@@ -24,6 +24,7 @@ parser DcbParser(packet_in packet, out headers_t hdr, inout metadata_t meta, ino
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_IPV6: parse_ipv6;
             ETHERTYPE_ARP: parse_arp;
+            ETHERTYPE_CN_TAG: parse_cn_tag;
             ETHERTYPE_VLAN: parse_vlan;
             ETHERTYPE_SVLAN: parse_vlan;
             ETHERTYPE_MAC_CONTROL: parse_mac_control;
@@ -38,6 +39,7 @@ parser DcbParser(packet_in packet, out headers_t hdr, inout metadata_t meta, ino
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_IPV6: parse_ipv6;
             ETHERTYPE_ARP: parse_arp;
+            ETHERTYPE_CN_TAG: parse_cn_tag;
             ETHERTYPE_VLAN: parse_vlan_inner;
             ETHERTYPE_SVLAN: parse_vlan_inner;
             default: accept;
@@ -48,6 +50,18 @@ parser DcbParser(packet_in packet, out headers_t hdr, inout metadata_t meta, ino
         packet.extract(hdr.vlan_inner);
         meta.ether_type = hdr.vlan_inner.ether_type;
         transition select(hdr.vlan_inner.ether_type) {
+            ETHERTYPE_IPV4: parse_ipv4;
+            ETHERTYPE_IPV6: parse_ipv6;
+            ETHERTYPE_ARP: parse_arp;
+            ETHERTYPE_CN_TAG: parse_cn_tag;
+            default: accept;
+        }
+    }
+
+    state parse_cn_tag {
+        packet.extract(hdr.cn_tag);
+        meta.ether_type = hdr.cn_tag.ether_type;
+        transition select(hdr.cn_tag.ether_type) {
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_IPV6: parse_ipv6;
             ETHERTYPE_ARP: parse_arp;
@@ -192,6 +206,8 @@ control DcbDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.ethernet);
         packet.emit(hdr.vlan);
         packet.emit(hdr.vlan_inner);
+        packet.emit(hdr.cn_tag);
+        packet.emit(hdr.cnm);
         packet.emit(hdr.mac_control);
         packet.emit(hdr.pfc);
         packet.emit(hdr.pause);

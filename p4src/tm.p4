@@ -25,7 +25,9 @@
     TM_COUNTER("drop_port", ".egress.tm_drop_port", tm_drop_port) \
     TM_COUNTER("drop_rx", ".egress.tm_drop_rx", tm_drop_rx) \
     TM_COUNTER("drop_storm_tx", ".egress.tm_drop_storm_tx", tm_drop_storm_tx) \
-    TM_COUNTER("drop_storm_rx", ".egress.tm_drop_storm_rx", tm_drop_storm_rx)
+    TM_COUNTER("drop_storm_rx", ".egress.tm_drop_storm_rx", tm_drop_storm_rx) \
+    TM_COUNTER("qcn_samples", ".egress.tm_qcn_samples", tm_qcn_samples) \
+    TM_COUNTER("qcn_cnms", ".egress.tm_qcn_cnms", tm_qcn_cnms)
 #define TM_KEEP(object) object.read(value, 0); object.write(0, value);
 
 // The emulation of tm_emulation.p4 looks the tables up in ingress, for the port that a frame came in on and the queue that it
@@ -194,6 +196,20 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
         size = 4096;
     }
 
+    @name(".egress.tm_set_qcn") @noWarn("unused")
+    action tm_set_qcn(bit<32> qeq, bit<8> weight, bit<32> sample, bit<8> jitter, bit<3> priority, bit<64> cpid) { }
+
+    @tm("qcn") @name(".egress.tm_qcn")
+    table tm_qcn {
+        key = {
+            std.egress_port: exact @name("port");
+            std.priority: exact @name("queue");
+        }
+        actions = { tm_set_qcn; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 4096;
+    }
+
 #ifndef TM_EMULATION
     TM_COUNTERS
 #endif
@@ -238,6 +254,7 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
         tm_pg_pool.apply();
         tm_storm.apply();
         tm_watchdog.apply();
+        tm_qcn.apply();
         tm_enqueued.count(0);
         tm_dequeued.count(0);
         tm_drop_queue.count(0);
@@ -248,6 +265,8 @@ control TrafficManagerObjects(inout metadata_t meta, inout standard_metadata_t s
         tm_drop_rx.count(0);
         tm_drop_storm_tx.count(0);
         tm_drop_storm_rx.count(0);
+        tm_qcn_samples.count(0);
+        tm_qcn_cnms.count(0);
         TM_KEEP(tm_queue_depth)
         TM_KEEP(tm_queue_watermark)
         TM_KEEP(tm_pg_depth)

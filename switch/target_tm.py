@@ -28,6 +28,7 @@ from switch.tm_settings import (
     DynamicGroup,
     DynamicLimit,
     Ets,
+    Qcn,
     StaticGroup,
     StaticLimit,
     StormAction,
@@ -152,6 +153,23 @@ def _watchdog(tm: TrafficManager, key: Key, params: tuple[int, ...]) -> None:
     tm.set_watchdog(key[0], key[1], Watchdog(detect_us, restore_us, StormAction(action), bool(empty_queue)))
 
 
+def _qcn(tm: TrafficManager, key: Key, params: tuple[int, ...]) -> None:
+    qeq, weight, sample, jitter, priority, cpid = params
+    signed = weight - 256 if weight >= 128 else weight
+    tm.set_qcn(
+        key[0],
+        key[1],
+        Qcn(
+            _in_range("qeq", qeq, 1, 0xFFFFFFFF),
+            _in_range("weight", signed, -10, 10),
+            _in_range("sample", sample, 1, 0xFFFFFFFF),
+            _in_range("jitter", jitter, 0, 50),
+            priority,
+            cpid,
+        ),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """An `@tm` table: widths of its key, what each action does, what the default is."""
@@ -203,6 +221,11 @@ _KINDS: Mapping[str, _Kind] = {
         (9, 3),
         {"tm_set_watchdog": ((32, 32, 2, 1), _watchdog)},
         lambda tm, key: tm.set_watchdog(key[0], key[1]),
+    ),
+    "qcn": _Kind(
+        (9, 3),
+        {"tm_set_qcn": ((32, 8, 32, 8, 3, 64), _qcn)},
+        lambda tm, key: tm.set_qcn(key[0], key[1]),
     ),
 }
 

@@ -23,6 +23,7 @@ from switch.tm_settings import (
     Cbs,
     Ets,
     PriorityGroup,
+    Qcn,
     QueueLimit,
     Replicas,
     Scheduler,
@@ -179,6 +180,24 @@ class TrafficManager:
         self._call_core(
             "sw_set_watchdog", port, priority, watchdog.detect_us, watchdog.restore_us, int(watchdog.action),
             watchdog.empty_queue,
+        )  # fmt: skip
+
+    def set_qcn(self, port: int, queue: int, point: Qcn | None = None) -> None:
+        """Make a queue a congestion point (802.1Qau), or none. It starts anew."""
+        check_port(port)
+        check_range("queue", queue, 0, 7)
+        if point is None:
+            self._call("tm_set_qcn", port, queue, 0, 0, 0, 0, 0, 0)
+            return
+        check_range("qeq_bytes", point.qeq_bytes, 1, 0xFFFFFFFF)
+        check_range("weight", point.weight, -10, 10)
+        check_range("sample_bytes", point.sample_bytes, 1, 0xFFFFFFFF)
+        check_range("jitter_percent", point.jitter_percent, 0, 50)
+        check_range("priority", point.priority, 0, 7)
+        check_range("cpid", point.cpid, 0, (1 << 64) - 1)
+        self._call(
+            "tm_set_qcn", port, queue, point.qeq_bytes, point.weight, point.sample_bytes, point.jitter_percent,
+            point.priority, point.cpid,
         )  # fmt: skip
 
     # --- counters and state; kinds as the `@tm` names, indexes port * 8 + n

@@ -28,6 +28,8 @@ COUNTER_KINDS: Final = (
     "drop_rx",
     "drop_storm_tx",
     "drop_storm_rx",
+    "qcn_samples",
+    "qcn_cnms",
 )
 STATE_KINDS: Final = (
     "queue_depth",
@@ -164,6 +166,22 @@ class Watchdog:
     action: StormAction
     empty_queue: bool = False
     """Detect whether or not a packet of the priority waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Qcn:
+    """Congestion point of a queue (802.1Qau). Defaults are IEEE8021-CN-MIB's, the jitter's our reference's.
+
+    `weight`: w is 2^weight, -10..10. A sample every `sample_bytes` / (floor(qFb / 8) + 1) bytes into the queue, give or
+    take `jitter_percent`, 0..50. `priority` of the messages, which name the congestion point `cpid` (64 bits).
+    """
+
+    qeq_bytes: int = 26_000
+    weight: int = 1
+    sample_bytes: int = 150_000
+    jitter_percent: int = 15
+    priority: int = 6
+    cpid: int = 0
 
 
 Replicas = Sequence[tuple[int, int]]

@@ -24,9 +24,19 @@ from itertools import pairwise
 from dcb.cee.convert import app_from_cee, app_to_cee, ets_from_groups, groups_from_ets
 from dcb.cee.machine import CeeMachine, FeatureSettings, FeatureStatus
 from dcb.cee.tlv import AppFeature, PfcFeature, PriorityGroups, SubTlv
+from dcb.dcbx.congestion import Defence, announced, defences
 from dcb.dcbx.machines import AsymmetricMachine, State, SymmetricMachine
 from dcb.dcbx.settings import AppDialect, DcbxSettings, Mode, ModeSetting, Operational, configuration_tlvs
-from dcb.dcbx.tlv import AppEntry, ApplicationVlan, DcbxTlvs, EtsTable, PfcConfiguration, Selector, Subtype
+from dcb.dcbx.tlv import (
+    AppEntry,
+    ApplicationVlan,
+    CongestionNotification,
+    DcbxTlvs,
+    EtsTable,
+    PfcConfiguration,
+    Selector,
+    Subtype,
+)
 from dcb.dcbx.views import DcbxCounters, Rejection, RemoteView, ets_unusable, pfc_unusable, view
 from dcb.lldp.agent import AdminStatus, FrameDiscarded, LldpAgent, LldpEvent, LocalSystem
 from dcb.lldp.receive import (
@@ -155,8 +165,21 @@ class DcbxPort:
             pfc if Subtype.PFC_CONFIGURATION not in hidden else None,
             app_tlv if Subtype.APPLICATION_PRIORITY not in hidden else None,
             vlan if Subtype.APPLICATION_VLAN not in hidden else None,
-            settings.congestion if Subtype.CONGESTION_NOTIFICATION not in hidden else None,
+            self._congestion_tlv() if Subtype.CONGESTION_NOTIFICATION not in hidden else None,
         )
+
+    @property
+    def congestion(self) -> tuple[Defence, ...]:
+        """Defence of each priority against congestion that nobody notifies of (802.1Qau); CEE knows none."""
+        own = self._settings.congestion if self.mode is Mode.IEEE else None
+        return defences(own, self._said_congestion())
+
+    def _said_congestion(self) -> CongestionNotification | None:
+        return self.peer.effective.congestion if self.peer is not None else None
+
+    def _congestion_tlv(self) -> CongestionNotification | None:
+        own = self._settings.congestion
+        return announced(own, self._said_congestion()) if own is not None else None
 
     # What happens to it
 

@@ -11,10 +11,11 @@ from typing import Any
 
 from dcb.cee.convert import app_from_cee, ets_from_groups
 from dcb.cee.tlv import CeeTlv, PfcFeature, PriorityGroups
+from dcb.dcbx.congestion import Defence
 from dcb.dcbx.port import DcbxPort, OperationalChanged
 from dcb.dcbx.report import ets_text, link_report
 from dcb.dcbx.settings import AppDialect, Mode, Operational
-from dcb.dcbx.tlv import AppEntry, EtsTable, Tsa, bits, numbers
+from dcb.dcbx.tlv import AppEntry, CongestionNotification, EtsTable, Tsa, bits, numbers
 from dcb.dcbx.views import RemoteView
 from dcb.lldp.receive import Neighbor
 from dcb.lldp.tlv import TYPE_SYSTEM_NAME
@@ -59,7 +60,12 @@ def _local(port: DcbxPort) -> Json:
             "willing": settings.app_willing if symmetric else settings.app_accept,
             "dialect": settings.app_dialect.value,
         },
+        "congestion": _congestion(settings.congestion),
     }
+
+
+def _congestion(said: CongestionNotification | None) -> Json | None:
+    return None if said is None else {"cnpv": list(bits(said.cnpv)), "ready": list(bits(said.ready))}
 
 
 def _remote(peer: RemoteView | None, mode: Mode) -> Json | None:
@@ -101,6 +107,7 @@ def _remote_ieee(peer: RemoteView) -> Json:
             "macsec_bypass": said.pfc.mbc,
         },
         "app": None if said.app is None else {"entries": app_data(said.app.entries)},
+        "congestion": _congestion(said.congestion),
     }
 
 
@@ -141,6 +148,7 @@ def summary(port: DcbxPort, now_ns: int) -> Json:
                 "why": oper.pfc_why,
             },
             "app": {"entries": app_data(oper.app), "state": oper.app_state.value, "why": oper.app_why},
+            "congestion": [defence.value for defence in port.congestion],
         },
         "cee": _cee(port) if port.mode is Mode.CEE else None,
         "agrees": report.agrees,
@@ -203,7 +211,18 @@ def _rows(view: Json) -> list[tuple[str, str, str, str]]:
         rows.append(("", "running", oper[name]["state"], f"{value(oper[name])}  [{oper[name]['why']}]"))
         if name == "pfc":
             rows.append(("", "lossless", "", numbers(oper["pfc"]["lossless"])))
-    return rows
+    return rows + _congestion_rows(local["congestion"], remote.get("congestion"), oper["congestion"])
+
+
+def _congestion_rows(local: Json | None, remote: Json | None, states: list[str]) -> list[tuple[str, str, str, str]]:
+    """Nothing where neither end has a congestion notification priority."""
+    rows = []
+    for whose, said in (("local", local), ("remote", remote)):
+        value = "nothing" if said is None else f"CNPV {numbers(said['cnpv'])}, ready {numbers(said['ready'])}"
+        rows.append(("" if rows else "CN", whose, "", value))
+    running = ", ".join(f"{n} {state}" for n, state in enumerate(states) if state != Defence.DISABLED.value)
+    rows.append(("", "running", "", running or "none"))
+    return rows if local or remote else []
 
 
 def screen(view: Json, title: str, notes: list[str] | None = None) -> str:

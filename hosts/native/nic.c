@@ -304,6 +304,11 @@ void nic_set_link(nic_t *nic, int up, uint64_t now_ps)
 
 static void process(nic_t *nic, const uint8_t *frame, uint32_t len, uint64_t now)
 {
+    uint32_t cnm = cnm_at(frame, len);
+    if (cnm) {
+        cnm_rx(nic, frame, len, cnm, now);
+        return;
+    }
     uint32_t ip_end = len >= IP_AT + 20 && get16(frame + 12) == 0x0800 ? IP_AT + get16(frame + IP_AT + 2) : 0;
     if (!ip_end || frame[IP_AT] != 0x45 || (get16(frame + IP_AT + 6) & 0x3fff)) {
         nic->stats.rx_other++;
@@ -414,7 +419,7 @@ void nic_receive(nic_t *nic, uint32_t port, const uint8_t *frame, uint32_t len, 
         raw_rx(nic, frame, len, now_ps);
         return;
     }
-    if (get16(frame + 12) != 0x0800) /* counted in its turn, as one that fills the buffer */
+    if (get16(frame + 12) != 0x0800 && !cnm_at(frame, len)) /* counted in its turn, as one that fills the buffer */
         raw_rx(nic, frame, len, now_ps);
     uint32_t priority = priority_of(nic, frame, len);
     nic->stats.rx_frames_prio[priority]++;

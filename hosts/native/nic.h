@@ -6,8 +6,9 @@
  * (max(L, 60) + 24) * 8 bit times. All randomness is outside: the same calls give the same frames on any machine.
  *
  * Rooms: nic.c (port, scheduler, receive buffer, timers), nic_pfc.c (gates, XOFF and XON, storm), nic_raw.c (frames of
- * others), nic_rdma.c and nic_responder.c (queue pairs), nic_dcqcn.c (reaction point), nic_tcp.c (Reno, DCTCP),
- * nic_books.c (life, records), nic_core.h (what they share). hosts/nic.py mirrors every struct here. */
+ * others), nic_rdma.c and nic_responder.c (queue pairs), nic_dcqcn.c and nic_qcn.c (reaction points),
+ * nic_cnm.c (QCN's messages), nic_tcp.c (Reno, DCTCP), nic_books.c (life, records), nic_core.h (what they share).
+ * hosts/nic.py mirrors every struct here. */
 #ifndef DCBLAB_HOSTS_NIC_H
 #define DCBLAB_HOSTS_NIC_H
 
@@ -59,7 +60,7 @@ typedef struct nic_dcb {
     uint32_t weight[8];      /* of traffic classes, as above */
 } nic_dcb_t;
 
-/* Reaction point and notification point. The time of nothing is 0: decrease_interval 0 obeys each CNP, byte_counter 0
+/* Reaction point and notification point of DCQCN. The time of nothing is 0: decrease_interval 0 obeys each CNP, byte_counter 0
  * has no byte counter. alpha is a fraction of 2^32. */
 typedef struct nic_dcqcn_config {
     uint32_t enabled;
@@ -77,6 +78,21 @@ typedef struct nic_dcqcn_config {
     uint64_t hai_bps;
     uint64_t min_rate_bps;
 } nic_dcqcn_config_t;
+
+/* Reaction point of QCN (802.1Qau). Fractions of 2^32. */
+typedef struct nic_qcn_config {
+    uint32_t enabled;
+    uint32_t fast_recovery;     /* cycles of a counter that only halve the way to the target */
+    uint32_t clamp_after_timer; /* 1: feedback makes the rate the target after a cycle of either counter; 0: of the byte counter only */
+    uint32_t pad;
+    uint64_t gd_q32;            /* feedback n takes n * gd of the rate */
+    uint64_t least_factor_q32;  /* and leaves at least this much of it */
+    uint64_t byte_limit_bytes;  /* a cycle of the byte counter; half of it after fast recovery */
+    uint64_t timer_ps;          /* a cycle of the timer; the same */
+    uint64_t ai_bps;
+    uint64_t hai_bps;
+    uint64_t min_rate_bps;
+} nic_qcn_config_t;
 
 enum { NIC_GO_BACK_N = 0, NIC_GO_BACK_0 = 1 };
 
@@ -107,6 +123,7 @@ typedef struct nic_rdma_config {
     uint64_t rto_ps;
     uint64_t cnp_interval_ps; /* as responder: a CNP at most this often; UINT64_MAX: none */
     nic_dcqcn_config_t dcqcn;
+    nic_qcn_config_t qcn;
 } nic_rdma_config_t;
 
 enum { NIC_TCP_RENO = 0, NIC_TCP_DCTCP = 1 };
@@ -142,6 +159,7 @@ enum {
     NIC_EVENT_CNP = 7,       /* flow; value: rate after it */
     NIC_EVENT_RAW = 8,       /* flow: EtherType; value: bytes. Where it is recorded, nic_take_raw has the frame */
     NIC_EVENT_LINK = 9,      /* value: 1 up, 0 down */
+    NIC_EVENT_CNM = 10,      /* flow; value: rate after it */
 };
 
 typedef struct nic_event {
@@ -163,7 +181,7 @@ typedef struct nic_sample {
 
 typedef struct nic_stats {
     uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
-    uint64_t tx_pfc, rx_pfc, rx_pause, tx_cnp, rx_cnp, tx_ack, rx_ack, tx_nak, rx_nak;
+    uint64_t tx_pfc, rx_pfc, rx_pause, tx_cnp, rx_cnp, tx_ack, rx_ack, tx_nak, rx_nak, rx_cnm;
     uint64_t rx_ce;          /* frames that arrived marked */
     uint64_t rx_not_ours, rx_other, rx_malformed, rx_unknown_flow;
     uint64_t rx_drop, rx_drop_bytes;
@@ -191,7 +209,7 @@ typedef struct nic_flow_stats {
     uint64_t rate_bps, target_bps, alpha_q32;
     uint64_t cwnd_bytes, ssthresh_bytes;
     uint64_t rx_bytes, rx_packets, rx_messages, rx_out_of_order, rx_duplicates, cnps_sent;
-    uint64_t rx_first_ps, rx_last_ps;
+    uint64_t rx_first_ps, rx_last_ps, cnms;
 } nic_flow_stats_t;
 
 uint32_t nic_abi_version(void);

@@ -301,7 +301,7 @@ int nic_read_flow(const nic_t *nic, uint32_t index, nic_flow_stats_t *stats)
         .packets_sent = f->packets_sent, .packets_resent = f->packets_resent, .timeouts = f->timeouts,
         .naks = f->naks, .cnps = f->cnps, .marks = f->marks, .rx_bytes = f->rx_bytes, .rx_packets = f->rx_packets,
         .rx_messages = f->rx_messages, .rx_out_of_order = f->rx_out_of_order, .rx_duplicates = f->rx_duplicates,
-        .cnps_sent = f->cnps_sent, .rx_first_ps = f->rx_first_ps, .rx_last_ps = f->rx_last_ps,
+        .cnps_sent = f->cnps_sent, .rx_first_ps = f->rx_first_ps, .rx_last_ps = f->rx_last_ps, .cnms = f->cnms,
     };
     if (f->kind == NIC_RDMA)
         rdma_read(nic, f, stats);

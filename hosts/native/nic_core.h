@@ -61,7 +61,7 @@ typedef struct flow {
     uint32_t next_queued; /* flow index + 1 */
     uint64_t start_ps, first_ps, finish_ps;
     uint64_t bytes;
-    uint64_t bytes_sent, bytes_acked, packets_sent, packets_resent, timeouts, naks, cnps, marks, cnps_sent;
+    uint64_t bytes_sent, bytes_acked, packets_sent, packets_resent, timeouts, naks, cnps, marks, cnps_sent, cnms;
     uint64_t rx_bytes, rx_packets, rx_messages, rx_out_of_order, rx_duplicates, rx_first_ps, rx_last_ps;
     uint8_t head[L4_AT + 20]; /* template: Ethernet, IPv4, UDP and half a BTH, or TCP */
     uint32_t ip_sum;          /* of the IPv4 header with length and checksum 0 */
@@ -206,6 +206,11 @@ void rdma_remark(nic_t *nic, flow_t *flow, uint32_t dscp, uint32_t priority, uin
 void rdma_read(const nic_t *nic, const flow_t *flow, nic_flow_stats_t *stats);
 void rdma_sample(const flow_t *flow, nic_sample_t *sample);
 void rdma_free(flow_t *flow);
+
+/* nic_cnm.c */
+uint32_t cnm_at(const uint8_t *frame, uint32_t len); /* where the PDU of a CNM is; 0: this is none */
+void cnm_rx(nic_t *nic, const uint8_t *frame, uint32_t len, uint32_t at, uint64_t now);
+int cnm_check(const nic_qcn_config_t *config, char *error, size_t error_bytes);
 
 /* nic_tcp.c */
 uint32_t tcp_build(nic_t *nic, flow_t *flow, uint64_t now);

@@ -4,6 +4,7 @@
 
 #include "nic_core.h"
 #include "nic_dcqcn.h"
+#include "nic_qcn.h"
 
 #define ROCE_PORT 4791u
 #define PSN_MASK 0xffffffu
@@ -33,6 +34,7 @@ typedef struct qp {
     flow_t flow;
     nic_rdma_config_t config;
     dcqcn_t dcqcn;
+    qcn_t qcn;
     uint64_t messages;
     uint32_t message_packets;
     cursor_t una, nxt;
@@ -57,7 +59,15 @@ typedef struct qp {
 
 static inline qp_t *qp_of(flow_t *flow) { return (qp_t *)flow; }
 
+/* What the flow may send at: the lower of what its reaction points let it. */
+static inline uint64_t qp_pace_bps(const qp_t *q)
+{
+    uint64_t rate = q->dcqcn.limited ? q->dcqcn.rate_bps : q->dcqcn.line_bps;
+    return q->qcn.limited && q->qcn.rate_bps < rate ? q->qcn.rate_bps : rate;
+}
+
 /* nic_rdma.c */
+void qp_rate_changed(nic_t *nic, qp_t *q, uint64_t old_bps, uint64_t now); /* a reaction point has done something */
 void qp_wake(nic_t *nic, qp_t *q, uint64_t now); /* it may be able to send */
 uint32_t qp_head(const qp_t *q, uint8_t *frame, uint32_t opcode, uint32_t pad, uint32_t after, uint32_t psn);
 void qp_icrc(const nic_t *nic, qp_t *q, uint8_t *frame, uint32_t head_bytes, uint32_t zero_bytes);

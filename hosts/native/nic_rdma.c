@@ -1,5 +1,5 @@
 /* RDMA queue pairs, as requesters: RoCEv2 RC (RDMA WRITE, go-back-N, retransmit timer) and UC, paced or windowed, under
- * DCQCN.
+ * DCQCN or QCN.
  *
  * A queue pair is requester and responder at once. As requester it counts packets from 0 in 64 bits; a PSN is the low 24
  * bits. Messages of a flow are equally long but for the last. Nothing that was sent is kept: a packet is made from its
@@ -81,15 +81,10 @@ void qp_wake(nic_t *nic, qp_t *q, uint64_t now)
         flow_enqueue(nic, &q->flow, now);
 }
 
-static uint64_t pace_bps(const qp_t *q)
-{
-    return q->dcqcn.limited ? q->dcqcn.rate_bps : q->dcqcn.line_bps;
-}
-
 /* The next frame's time. A frame that the port held up may be made up for, but only one: the rate is exact over time. */
 static void pace(const nic_t *nic, qp_t *q, uint32_t frame_bytes, uint64_t now)
 {
-    uint64_t rate = pace_bps(q);
+    uint64_t rate = qp_pace_bps(q);
     if (rate >= nic->config.rate_bps) {
         q->next_ps = now;
         q->pace_rem = 0;
@@ -114,13 +109,15 @@ static void pace(const nic_t *nic, qp_t *q, uint32_t frame_bytes, uint64_t now)
 
 static void set_rate_timer(nic_t *nic, qp_t *q)
 {
-    timer_set(nic, flow_timer(&q->flow, FLOW_RATE), q->flow.state == NIC_RUNNING ? dcqcn_deadline(&q->dcqcn) : NEVER);
+    int running = q->flow.state == NIC_RUNNING;
+    timer_set(nic, flow_timer(&q->flow, FLOW_RATE), running ? dcqcn_deadline(&q->dcqcn) : NEVER);
+    timer_set(nic, flow_timer(&q->flow, FLOW_AUX), running ? q->qcn.next_ps : NEVER);
 }
 
 /* The bits that are left to wait for go at the new rate. */
-static void rate_changed(nic_t *nic, qp_t *q, uint64_t old_bps, uint64_t now)
+void qp_rate_changed(nic_t *nic, qp_t *q, uint64_t old_bps, uint64_t now)
 {
-    uint64_t rate = pace_bps(q);
+    uint64_t rate = qp_pace_bps(q);
     set_rate_timer(nic, q);
     if (rate == old_bps || q->next_ps <= now)
         return;
@@ -220,6 +217,11 @@ uint32_t rdma_build(nic_t *nic, flow_t *flow, uint64_t now)
         if (deadline != dcqcn_deadline(&q->dcqcn))
             set_rate_timer(nic, q);
     }
+    if (q->qcn.limited) {
+        qcn_sent(&q->qcn, len);
+        if (!q->qcn.limited)
+            set_rate_timer(nic, q);
+    }
     pace(nic, q, len, now);
     if (q->config.reliable) {
         if (timer_get(nic, flow_timer(flow, FLOW_RTO)) == NEVER) { /* of the oldest: more data does not put it off */
@@ -317,9 +319,9 @@ void rdma_rx(nic_t *nic, const uint8_t *frame, uint32_t ip_end, uint64_t now)
         nic->stats.rx_cnp++;
         q->flow.cnps++;
         if (q->flow.state == NIC_RUNNING && q->dcqcn.config.enabled) {
-            uint64_t before_bps = pace_bps(q);
+            uint64_t before_bps = qp_pace_bps(q);
             dcqcn_cnp(&q->dcqcn, now);
-            rate_changed(nic, q, before_bps, now);
+            qp_rate_changed(nic, q, before_bps, now);
             nic_event(nic, NIC_EVENT_CNP, index, q->dcqcn.rate_bps, now);
         }
         return;
@@ -374,9 +376,13 @@ void rdma_timer(nic_t *nic, flow_t *flow, uint32_t kind, uint64_t now)
     } else if (kind == FLOW_RTO) {
         timed_out(nic, q, now);
     } else if (kind == FLOW_RATE) {
-        uint64_t before_bps = pace_bps(q);
+        uint64_t before_bps = qp_pace_bps(q);
         dcqcn_tick(&q->dcqcn, now);
-        rate_changed(nic, q, before_bps, now);
+        qp_rate_changed(nic, q, before_bps, now);
+    } else {
+        uint64_t before_bps = qp_pace_bps(q);
+        qcn_tick(&q->qcn, now);
+        qp_rate_changed(nic, q, before_bps, now);
     }
 }
 
@@ -458,7 +464,7 @@ static int32_t check(const nic_rdma_config_t *c, char *error, size_t room)
         return refuse(error, room, "dcqcn.g: must be more than 0 and at most 1");
     if (d->enabled && d->min_rate_bps == 0)
         return refuse(error, room, "dcqcn.min_rate_bps: 0, must be 1 or more");
-    return 0;
+    return cnm_check(&c->qcn, error, room);
 }
 
 int32_t nic_add_rdma(nic_t *nic, const nic_rdma_config_t *config, char *error, size_t error_bytes)
@@ -479,6 +485,7 @@ int32_t nic_add_rdma(nic_t *nic, const nic_rdma_config_t *config, char *error, s
     q->messages = flow->bytes / q->config.message_bytes + (flow->bytes % q->config.message_bytes != 0);
     uint64_t line = config->rate_bps && config->rate_bps < nic->config.rate_bps ? config->rate_bps : nic->config.rate_bps;
     dcqcn_init(&q->dcqcn, &config->dcqcn, line);
+    qcn_init(&q->qcn, &config->qcn, line);
     set_header(nic, q);
     if (!flow->bytes) {
         flow->state = NIC_RESPONDER;
@@ -505,8 +512,8 @@ int nic_wait_flow(nic_t *nic, uint32_t flow, uint32_t other, char *error, size_t
 void rdma_read(const nic_t *nic, const flow_t *flow, nic_flow_stats_t *stats)
 {
     const qp_t *q = (const qp_t *)flow;
-    stats->rate_bps = pace_bps(q);
-    stats->target_bps = q->dcqcn.target_bps;
+    stats->rate_bps = qp_pace_bps(q);
+    stats->target_bps = q->qcn.config.enabled && !q->dcqcn.config.enabled ? q->qcn.target_bps : q->dcqcn.target_bps;
     stats->alpha_q32 = q->dcqcn.config.enabled ? dcqcn_alpha(&q->dcqcn, nic->now_ps) : 0;
     stats->cwnd_bytes = q->config.window_bytes;
 }
@@ -514,7 +521,7 @@ void rdma_read(const nic_t *nic, const flow_t *flow, nic_flow_stats_t *stats)
 void rdma_sample(const flow_t *flow, nic_sample_t *sample)
 {
     const qp_t *q = (const qp_t *)flow;
-    sample->rate_bps = pace_bps(q);
+    sample->rate_bps = qp_pace_bps(q);
     sample->window_bytes = q->nxt.offset - q->una.offset;
 }
 

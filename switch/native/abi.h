@@ -24,6 +24,8 @@ enum {
     INSTANCE_TM_PFC = 7,
     /* ours too: an empty packet for the CPU port, by which the traffic manager tells the controller something */
     INSTANCE_TM_EVENT = 8,
+    /* and the copy of a sampled frame that the program turns into a congestion notification message (802.1Qau) */
+    INSTANCE_TM_CNM = 9,
 };
 
 /* What the program asked of the target while a control ran. The core clears it before each control
@@ -56,7 +58,8 @@ typedef struct pkt {
     uint64_t enq_ps;
     uint32_t charged_bytes;     /* what this packet holds in the ingress accounting and in its queue */
     uint8_t priority;           /* what pauses and storms of the peer are about */
-    uint8_t spare[3];
+    uint8_t unsampled;          /* no congestion point counts it: a CNM itself */
+    uint8_t spare[2];
     uint16_t in_port;
     uint16_t out_port;
     uint8_t queue;

@@ -56,6 +56,7 @@ static pkt_t *copy_packet(sw_t *sw, const pkt_t *pkt)
 }
 
 static void egress(sw_t *sw, pkt_t *pkt, const tm_service_t *service, uint64_t now_ps);
+static void make_cnm(sw_t *sw, const pkt_t *sampled, uint64_t now_ps);
 
 /* From the end of ingress (or of a copy) into the queue of `port`. */
 static void enqueue(sw_t *sw, pkt_t *pkt, uint32_t port, uint64_t now_ps)
@@ -73,6 +74,7 @@ static void enqueue(sw_t *sw, pkt_t *pkt, uint32_t port, uint64_t now_ps)
     pkt->priority = tm_valid ? (uint8_t)get(pkt, sw->f.tm_priority, pkt->queue) & 7 : pkt->queue;
     pkt->pg = tm_valid ? (uint8_t)get(pkt, sw->f.tm_pg, 0) & 7 : 0;
     pkt->lossless = tm_valid && get(pkt, sw->f.tm_lossless, 0);
+    pkt->unsampled = (uint8_t)get(pkt, sw->f.tm_cnm_request, 0);
     const tm_queue_t *q = &sw->tm->ports[port].queues[pkt->queue];
     set(pkt, sw->f.enq_timestamp, now_ps / 1000000);
     set(pkt, sw->f.enq_qdepth, q->packets);
@@ -80,6 +82,8 @@ static void enqueue(sw_t *sw, pkt_t *pkt, uint32_t port, uint64_t now_ps)
     if (tm_enqueue(sw->tm, pkt, now_ps)) {
         sw->stats.tm_dropped++;
         sw_pkt_free(sw, pkt);
+    } else if (sw->tm->cnm.due) {
+        make_cnm(sw, pkt, now_ps);
     }
 }
 
@@ -129,6 +133,33 @@ static void parse_as(sw_t *sw, pkt_t *pkt, uint8_t instance, uint64_t now_ps)
     set(pkt, sw->f.ingress_ts, now_ps / 1000000);
     pkt->payload_offset = 0;
     sw->program->parse(sw->pl, pkt);
+}
+
+/* The beginning of the sampled frame as it came in, for the port that it came in on. A program that knows no CNMs makes none. */
+static void make_cnm(sw_t *sw, const pkt_t *sampled, uint64_t now_ps)
+{
+    const tm_cnm_t cnm = sw->tm->cnm;
+    sw->tm->cnm.due = 0;
+    if (sw->f.tm_cnm_request.cell < 0 || sampled->in_port == sw->cpu_port)
+        return;
+    pkt_t *pkt = copy_frame(sw, sampled);
+    if (!pkt)
+        return;
+    if (pkt->len > SW_CNM_COPY_BYTES)
+        pkt->len = SW_CNM_COPY_BYTES;
+    sw->program->reset_phv(pkt);
+    parse_as(sw, pkt, INSTANCE_TM_CNM, now_ps);
+    request_clear(&pkt->req, UINT32_MAX);
+    set(pkt, sw->f.priority, cnm.priority);
+    set(pkt, sw->f.tm_valid, 1);
+    set(pkt, sw->f.tm_priority, cnm.priority);
+    set(pkt, sw->f.tm_cnm_request, 1);
+    set(pkt, sw->f.tm_cnm_qfb, cnm.qfb);
+    set(pkt, sw->f.tm_cnm_priority, sampled->priority);
+    set(pkt, sw->f.tm_cnm_qoff, (uint64_t)(int64_t)cnm.qoff);
+    set(pkt, sw->f.tm_cnm_qdelta, (uint64_t)(int64_t)cnm.qdelta);
+    set(pkt, sw->f.tm_cnm_cpid, cnm.cpid);
+    enqueue(sw, pkt, sampled->in_port, now_ps);
 }
 
 /* ingress of a parsed packet, and what it asked for */

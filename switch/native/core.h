@@ -14,6 +14,7 @@
 #include "tm.h"
 
 #define SW_REENTRY_PS 100000ull       /* a resubmitted or recirculated packet enters again 100 ns later */
+#define SW_CNM_COPY_BYTES 128u        /* of a sampled frame: addresses, tags, 64 bytes, and whole headers for the parser */
 #define SW_EVENT_BYTES (4u << 20)     /* of packet-ins and digests that Python has not fetched */
 #define SW_MEMORY_BYTES (512ull << 20)
 #define SW_GROUPS 65536u
@@ -24,7 +25,7 @@ typedef void (*sw_output_fn)(void *arg, pkt_t *pkt, uint32_t port, uint64_t star
 typedef struct sw_stats { /* frames; order is the ABI with switch/core.py */
     uint64_t received;        /* offered to sw_receive */
     uint64_t rx_dropped;      /* too long or no memory (tm counter drop_rx) */
-    uint64_t copies;          /* made by clone and multicast */
+    uint64_t copies;          /* made by clone, multicast and congestion points */
     uint64_t pfc_made;        /* frames that the traffic manager asked for */
     uint64_t ingress_dropped; /* by the program */
     uint64_t egress_dropped;  /* by the program */
@@ -66,7 +67,8 @@ typedef struct sw {
         sw_bind_t ingress_port, egress_spec, egress_port, instance_type, packet_length, enq_timestamp, enq_qdepth, deq_timedelta, deq_qdepth,
             ingress_ts, egress_ts, mcast_grp, egress_rid, priority;
         sw_bind_t tm_valid, tm_pg, tm_lossless, tm_pause_valid, tm_pause_vector, tm_pause_time[TM_QUEUES], tm_pfc_request, tm_pfc_vector,
-            tm_pfc_time[TM_QUEUES], tm_enq_depth, tm_deq_depth, tm_priority, tm_pause_forever, tm_event, tm_event_port, tm_event_priority;
+            tm_pfc_time[TM_QUEUES], tm_enq_depth, tm_deq_depth, tm_priority, tm_pause_forever, tm_event, tm_event_port, tm_event_priority, tm_cnm_request,
+            tm_cnm_qfb, tm_cnm_priority, tm_cnm_qoff, tm_cnm_qdelta, tm_cnm_cpid;
     } f;
     pthread_mutex_t mutex;     /* recursive */
     int waiting;               /* control callers that want it; the driver lets them go first */

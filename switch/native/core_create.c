@@ -71,6 +71,12 @@ static void bind_fields(sw_t *sw)
     sw->f.tm_event = bind(p, tm, "event");
     sw->f.tm_event_port = bind(p, tm, "event_port");
     sw->f.tm_event_priority = bind(p, tm, "event_priority");
+    sw->f.tm_cnm_request = bind(p, tm, "cnm_request");
+    sw->f.tm_cnm_qfb = bind(p, tm, "cnm_qfb");
+    sw->f.tm_cnm_priority = bind(p, tm, "cnm_priority");
+    sw->f.tm_cnm_qoff = bind(p, tm, "cnm_qoff");
+    sw->f.tm_cnm_qdelta = bind(p, tm, "cnm_qdelta");
+    sw->f.tm_cnm_cpid = bind(p, tm, "cnm_cpid");
     sw->f.tm_enq_depth = bind(p, tm, "enq_depth_bytes");
     sw->f.tm_deq_depth = bind(p, tm, "deq_depth_bytes");
     for (uint32_t i = 0; i < TM_QUEUES; i++) {
@@ -146,6 +152,7 @@ sw_t *sw_create(uint64_t seed, uint32_t cpu_port, uint32_t drop_port, uint32_t n
         return NULL;
     }
     bind_fields(sw);
+    sw->tm->seed = seed;
     program->set_drop_port(sw->pl, drop_port);
     program->set_digest_sink(sw->pl, digest_sink, sw);
     return sw;

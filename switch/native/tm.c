@@ -233,6 +233,8 @@ int tm_enqueue(tm_t *tm, pkt_t *pkt, uint64_t now_ps)
     tm_count_t *c = &tm->counters[TM_ENQUEUED][cell];
     c->packets++;
     c->bytes += pkt->charged_bytes;
+    if ((p->congestion_points >> pkt->queue & 1) && !pkt->unsampled)
+        tmq_enqueued(tm, p, pkt);
     bool arm = first && (p->watched & p->paused) >> pkt->priority & 1;
     if (arm)
         tmw_arm(p, pkt->priority);

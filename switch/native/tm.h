@@ -7,7 +7,7 @@
  *
  * Rooms: tm.c has ports, configuration and the way into a queue; tm_sched.c the event heap, the scheduler and the way out;
  * tm_gate.c received pauses; sw_buffer.c the ingress accounting and PFC state; tm_storm.c mitigation and detection of PFC
- * storms; tm_state.c what is read, cleared and checked. tm_room.h is what they share.
+ * storms; tm_qcn.c congestion points; tm_state.c what is read, cleared and checked. tm_room.h is what they share.
  */
 #ifndef DCB_TM_H
 #define DCB_TM_H
@@ -41,7 +41,7 @@ typedef __int128 tm_i128;
 
 enum tm_counter { /* order is the ABI with switch/core.py */
     TM_ENQUEUED, TM_DEQUEUED, TM_DROP_QUEUE_LIMIT, TM_DROP_PG_LIMIT, TM_DROP_HEADROOM, TM_DROP_POOL, TM_DROP_PORT,
-    TM_DROP_RX, TM_DROP_STORM_TX, TM_DROP_STORM_RX, TM_COUNTERS,
+    TM_DROP_RX, TM_DROP_STORM_TX, TM_DROP_STORM_RX, TM_QCN_SAMPLES, TM_QCN_CNMS, TM_COUNTERS,
 };
 enum tm_state {
     TM_QUEUE_DEPTH, TM_QUEUE_WATERMARK, TM_PG_DEPTH, TM_PG_HEADROOM, TM_PG_WATERMARK, TM_PG_HEADROOM_WATERMARK,
@@ -113,6 +113,26 @@ typedef struct tm_watch {
     uint8_t empty_queue, stormed;
 } tm_watch_t;
 
+/* Congestion point of a (port, queue), 802.1Qau. Names of the standard's variables in brackets, where we know them. */
+typedef struct tm_qcn {
+    uint32_t qeq_bytes;      /* set point; 0: none */
+    uint32_t base_bytes;     /* bytes between samples at the least congestion */
+    int64_t left_bytes;      /* until the next sample */
+    uint64_t old_bytes;      /* queue at the last sample */
+    uint64_t cpid;
+    uint64_t random;         /* state of the generator of the sampling jitter */
+    int8_t weight;           /* w = 2^weight */
+    uint8_t jitter_percent;
+    uint8_t priority;        /* of the messages */
+} tm_qcn_t;
+
+/* A message that tm_enqueue asks for, about the packet that it has just taken. */
+typedef struct tm_cnm {
+    uint8_t due, qfb, priority;
+    int16_t qoff, qdelta; /* 64 bytes */
+    uint64_t cpid;
+} tm_cnm_t;
+
 typedef struct tm_port {
     uint16_t number;
     uint8_t present;
@@ -126,6 +146,7 @@ typedef struct tm_port {
     uint8_t watched, storm_own, storm_asked, storm_alerted, storm_asked_drop; /* priority masks, tm_storm.c's */
     uint8_t storm_deaf;    /* priorities whose pauses are ignored; */
     uint8_t storm_drop;    /* of those, the ones whose packets are dropped too */
+    uint8_t congestion_points; /* queue mask */
     uint8_t desired, told; /* priorities that are XOFF now; that the peer was last told are XOFF */
     uint8_t queue_of[TM_QUEUES];
     uint16_t quanta;
@@ -144,6 +165,7 @@ typedef struct tm_port {
     tm_queue_t queues[TM_QUEUES];
     tm_pg_t pgs[TM_QUEUES];
     tm_watch_t watches[TM_QUEUES];
+    tm_qcn_t qcn[TM_QUEUES];
 } tm_port_t;
 
 typedef struct traffic_manager {
@@ -156,6 +178,8 @@ typedef struct traffic_manager {
     uint32_t xoff_len;             /* groups that are XOFF, as port*8+pg */
     uint16_t n_touched;
     uint8_t pfc_capable;           /* the program can build PFC frames */
+    tm_cnm_t cnm;                  /* the owner makes it, and clears `due` */
+    uint64_t seed;                 /* of what is random: sampling */
     uint32_t check_skip;
     uint16_t heap[TM_PORTS];
     uint16_t touched[TM_PORTS];
@@ -200,9 +224,12 @@ int tm_set_storm(tm_t *tm, uint32_t port, uint32_t priority, uint32_t action, ui
 /* detect_us 0: no watchdog; it ends what it had mitigated. May flush packets. */
 int tm_set_watchdog(tm_t *tm, uint32_t port, uint32_t priority, uint32_t detect_us, uint32_t restore_us, uint32_t action, bool empty_queue,
                     uint64_t now_ps);
+/* A congestion point: qeq_bytes 0: none; weight: w = 2^weight, -10..10; base_bytes from 1; jitter_percent 0..50. */
+int tm_set_qcn(tm_t *tm, uint32_t port, uint32_t queue, uint32_t qeq_bytes, int32_t weight, uint32_t base_bytes, uint32_t jitter_percent,
+               uint32_t priority, uint64_t cpid, uint64_t now_ps);
 pkt_t *tm_flushed(tm_t *tm); /* hands over the list of packets that storms threw out, counted */
 
-/* Packets. pkt: in_port, out_port, queue, priority, pg, lossless, len are set. 0: queued; else the enum tm_counter of the drop (counted). */
+/* Packets. pkt: in_port, out_port, queue, priority, pg, lossless, unsampled, len are set. 0: queued; else the enum tm_counter of the drop (counted). */
 int tm_enqueue(tm_t *tm, pkt_t *pkt, uint64_t now_ps);
 /* `forever`: priorities of the vector that stay paused until they are resumed, whatever their time. */
 void tm_pause(tm_t *tm, uint32_t port, uint32_t vector, uint32_t forever, const uint16_t times[TM_QUEUES], uint64_t now_ps);

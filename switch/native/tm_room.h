@@ -28,6 +28,9 @@ int tmw_drop(tm_t *tm, const pkt_t *pkt);                /* enum tm_counter of t
 void tmw_arm(tm_port_t *p, uint32_t priority); /* a pause or a wait of a watched priority has begun */
 bool tmw_run(tm_t *tm, tm_port_t *p, uint64_t now_ps, tm_service_t *out); /* what is due; true: an event */
 
+/* tm_qcn.c */
+void tmq_enqueued(tm_t *tm, tm_port_t *p, const pkt_t *pkt); /* into a queue with a congestion point */
+
 static inline uint64_t tm_ceil_div128(tm_u128 a, uint64_t b) { return (uint64_t)((a + b - 1) / b); }
 
 static inline uint64_t tm_pause_rate(const tm_port_t *p) { return p->rate_bps ? p->rate_bps : TM_NOMINAL_BPS; }

@@ -531,6 +531,40 @@ def ecn() -> Iterator[tuple[str, int, bytes | Packet]]:
     yield "punted", 1, ether() / udp("10.8.0.1", tos=2)
 
 
+def cn_tag(flow_id: int, inner: Packet, ether_type: int = 0x0800) -> Packet:
+    """802.1Qau's tag, for behind Ethernet or a VLAN tag of type 0x22E9."""
+    return Raw(struct.pack("!HH", flow_id, ether_type) + bytes(inner))
+
+
+def qcn() -> Iterator[tuple[str, int, bytes | Packet]]:
+    """CN-TAGs are taken off what is routed, and kept on what is punted; messages are not routed."""
+    tagged = Ether(dst=ROUTER, src=HOST, type=0x22E9)
+    outer = {
+        "": tagged,
+        "vlan-": ether() / Dot1Q(vlan=5, prio=3, type=0x22E9),
+        "svlan-": ether() / Dot1AD(vlan=5, prio=6, type=0x22E9),
+        "two-vlans-": ether() / Dot1Q(vlan=5, prio=3) / Dot1Q(vlan=6, type=0x22E9),
+    }
+    inner = {
+        "roce": (roce("10.0.0.1", "10.1.1.1", 17), 0x0800),
+        "udp": (udp("10.1.1.1", tos=26 << 2), 0x0800),
+        "options": (udp("10.1.1.1", options=[IPOption(b"\x94\x04\x00\x00")]), 0x0800),
+        "roce6": (roce6("fd00::1", "fd00:1::1", 17), 0x86DD),
+        "arp": (ARP(hwsrc=HOST, psrc="10.0.0.1", pdst="10.0.0.9"), 0x0806),
+    }
+    for number, (tags, frame) in enumerate(outer.items()):
+        for name, (packet, ether_type) in inner.items():
+            yield f"{tags}cn-tag-{name}", 1, frame / cn_tag(number, packet, ether_type)
+    yield "cn-tag-punted", 1, tagged / cn_tag(2, udp("10.8.0.1"))
+    yield "cn-tag-ttl-1", 1, tagged / cn_tag(3, udp("10.1.1.1", ttl=1))
+    yield "cn-tag-other", 1, tagged / cn_tag(4, Raw(bytes(40)), 0x1234)
+    yield "cn-tag-twice", 1, tagged / cn_tag(5, cn_tag(6, udp("10.1.1.1")), 0x22E9)
+    yield "cn-tag-cut", 1, bytes(tagged) + b"\x00\x01\x08"
+    message = bytes(24) + bytes(ether() / udp("10.1.1.1"))[12:76]
+    yield "cnm", 1, Ether(dst=ROUTER, src=HOST, type=0x22E7) / Raw(message)
+    yield "cnm-behind-tags", 1, ether() / Dot1Q(vlan=5, prio=6, type=0x22E9) / cn_tag(7, Raw(message), 0x22E7)
+
+
 def scenario(packets: Iterator[tuple[str, int, bytes | Packet]], extra: list[Entry] | None = None) -> Scenario:
     inputs = [Input(name, port, bytes(frame)) for name, port, frame in packets]
     assert len({packet.name for packet in inputs}) == len(inputs)
@@ -546,4 +580,5 @@ SCENARIOS = {
     "acl": lambda: scenario(acl(), acl_entries()),
     "arp": lambda: scenario(arp(), arp_entries()),
     "ecn": lambda: scenario(ecn(), ecn_entries()),
+    "qcn": lambda: scenario(qcn()),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from controller_fakes import CONFIG
 
-from controller.config import parse_text
+from controller.config import ConfigError, parse_text
 from controller.desired import OWNED_TABLES, build, ecn_slope, pmax_units, stable_ids
 from controller.entries import (
     Action,
@@ -285,3 +285,25 @@ def test_ids_that_collide_take_the_next_free_one() -> None:
     ids = stable_ids(items, 3)  # 7 items in 1..7
     assert sorted(ids.values()) == [1, 2, 3, 4, 5, 6, 7]
     assert ids == stable_ids(reversed(items), 3)
+
+
+def test_congestion_points() -> None:
+    """Defaults are IEEE8021-CN-MIB's; the identifier is the port's MAC address and the queue."""
+    text = with_port("qcn: {3: {}, 0: {qeq: 34000, weight: -1, sample: 75000, jitter: 0, priority: 5}}")
+    mac = 0x020100000101
+    assert action(text, "egress.tm_qcn", port=1, queue=3) == Action.of(
+        "egress.tm_set_qcn", qeq=26_000, weight=1, sample=150_000, jitter=15, priority=6, cpid=mac << 16 | 3
+    )
+    assert action(text, "egress.tm_qcn", port=1, queue=0) == Action.of(
+        "egress.tm_set_qcn", qeq=34_000, weight=0xFF, sample=75_000, jitter=0, priority=5, cpid=mac << 16
+    )
+    assert len(entries(text, "egress.tm_qcn")) == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [("{qeq: 99}", "qeq"), ("{weight: 11}", "weight"), ("{jitter: 51}", "jitter"), ("{priority: 8}", "priority")],
+)
+def test_congestion_points_out_of_range(wrong: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=rf"switches\.leaf1\.ports\.1\.qcn\.3\.{says}"):
+        parse_text(with_port(f"qcn: {{3: {wrong}}}"))

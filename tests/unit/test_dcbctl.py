@@ -23,6 +23,7 @@ from controller.cli import app
 from controller.config import ConfigError, load, parse_text
 from controller.daemon import ControlServer, control_socket
 from controller.edit import SelectionError, select, set_ecn, set_ets, set_pfc, set_rate, set_trust
+from controller.qcn_config import CongestionPoint
 
 TIMEOUT = 20.0
 PROGRAM = P4Program.load()
@@ -163,6 +164,27 @@ async def test_show_ecn(fabric: tuple[Controller, FakeSwitch], program: P4Progra
     assert ["drop_non_ect", "off"] in rows
     assert ["Port", "TxQ", "Profile", "WredDrp/pkts", "WredDrp/bytes", "EcnMarked/pkts", "EcnMarked/bytes"] in rows
     assert ["UC3", "storage", "0", "0", "5,000", "5,000,000"] in rows
+
+
+async def test_show_qcn(fabric: tuple[Controller, FakeSwitch], program: P4Program) -> None:
+    controller, switch = fabric
+    put_counter(switch, program, "egress.cnm_tx", 2 * 8 + 3, 4, 5000)
+    put_counter(switch, program, "ingress.cnm_rx", 2 * 8 + 0, 1, 102)
+    _, out, _ = await dcbctl("show", "qcn", "leaf1")
+    assert "no congestion points" in out
+    assert ["leaf1-eth2", "4", "1"] in lines(out)
+    points = {3: CongestionPoint(qeq=34_000, weight=-2)}
+    port = controller.running.switches["leaf1"].ports[1].model_copy(update={"qcn": points})
+    leaf = controller.running.switches["leaf1"]
+    leaf = leaf.model_copy(update={"ports": dict(leaf.ports) | {1: port}})
+    await controller.apply(controller.config.model_copy(update={"switches": {"leaf1": leaf}}))
+    await controller.wait_synced(10)
+    put_counter(switch, program, "egress.tm_qcn_samples", 1 * 8 + 3, 2000, 1)
+    put_counter(switch, program, "egress.tm_qcn_cnms", 1 * 8 + 3, 40, 1)
+    put_register(switch, program, "egress.tm_queue_depth", 1 * 8 + 3, 33_100)
+    _, out, _ = await dcbctl("show", "qcn", "leaf1:1")
+    row = ["leaf1-eth1", "3", "0201000001010003", "34,000", "1/4", "150,000", "15%", "6", "33,100", "2,000", "40"]
+    assert row in lines(out)
 
 
 async def test_show_counters_queue_buffer_drops(fabric: tuple[Controller, FakeSwitch], program: P4Program) -> None:

@@ -24,7 +24,7 @@ from switch.model import Program
 REPOSITORY = Path(__file__).resolve().parents[2]
 JSON_TEXT = (REPOSITORY / "p4src" / "build" / "dcb.json").read_text()
 GOLDENS = sorted((REPOSITORY / "tests" / "bmv2" / "goldens").glob("*.json"))
-NAMES = {"routing", "classification", "ecmp", "pause", "dialects", "acl", "arp", "ecn"}
+NAMES = {"routing", "classification", "ecmp", "pause", "dialects", "acl", "arp", "ecn", "qcn"}
 CPU_PORT = 510
 PORTS = range(1, 9)
 SELECTOR = "ingress.ecmp"

@@ -13,6 +13,7 @@ FILES = (
     "test_nic_port.py",
     "test_nic_rdma.py",
     "test_nic_dcqcn.py",
+    "test_nic_qcn.py",
     "test_nic_tcp.py",
     "test_nic_random.py",
     "test_nic_driver.py",

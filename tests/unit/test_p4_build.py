@@ -85,6 +85,7 @@ TABLES: dict[str, tuple[list[tuple[str, str, int]], list[str]]] = {
         ["egress.tm_storm_drop", "egress.tm_storm_forward"],
     ),
     "egress.tm_watchdog": ([("port", EXACT, 9), ("priority", EXACT, 3)], ["egress.tm_set_watchdog"]),
+    "egress.tm_qcn": ([("port", EXACT, 9), ("queue", EXACT, 3)], ["egress.tm_set_qcn"]),
 }
 
 ACTIONS: dict[str, list[tuple[str, int]]] = {
@@ -125,6 +126,14 @@ ACTIONS: dict[str, list[tuple[str, int]]] = {
     "egress.tm_storm_drop": [],
     "egress.tm_storm_forward": [],
     "egress.tm_set_watchdog": [("detect_us", 32), ("restore_us", 32), ("action", 2), ("empty_queue", 1)],
+    "egress.tm_set_qcn": [
+        ("qeq", 32),
+        ("weight", 8),
+        ("sample", 32),
+        ("jitter", 8),
+        ("priority", 3),
+        ("cpid", 64),
+    ],
     "ingress.set_pfc_policy": [("dialect", 2), ("storm_action", 2)],
     "egress.set_pfc_dialect": [("dialect", 2)],
 }
@@ -136,6 +145,7 @@ COUNTERS = {
     *("egress.tm_enqueued", "egress.tm_dequeued", "egress.tm_drop_queue", "egress.tm_drop_pg"),
     *("egress.tm_drop_headroom", "egress.tm_drop_pool", "egress.tm_drop_port", "egress.tm_drop_rx"),
     *("egress.tm_drop_storm_tx", "egress.tm_drop_storm_rx", "ingress.pfc_rx_storm"),
+    *("egress.tm_qcn_samples", "egress.tm_qcn_cnms", "egress.cnm_tx", "ingress.cnm_rx"),
 }
 
 REGISTERS = {
@@ -177,6 +187,9 @@ TM_KINDS = {
     "egress.tm_pg_pool": "pg_pool",
     "egress.tm_storm": "storm",
     "egress.tm_watchdog": "watchdog",
+    "egress.tm_qcn": "qcn",
+    "egress.tm_qcn_samples": "qcn_samples",
+    "egress.tm_qcn_cnms": "qcn_cnms",
     "egress.tm_drop_storm_tx": "drop_storm_tx",
     "egress.tm_drop_storm_rx": "drop_storm_rx",
     "egress.tm_queue_sources": "queue_sources",
@@ -209,6 +222,13 @@ TM_FIELDS = {
     "event": 4,
     "event_port": 9,
     "event_priority": 3,
+    "cnm_request": 1,
+    "cnm_qfb": 6,
+    "cnm_priority": 3,
+    "reserved_cnm": 6,
+    "cnm_qoff": 16,
+    "cnm_qdelta": 16,
+    "cnm_cpid": 64,
 }
 
 

@@ -20,6 +20,7 @@ from scapy.layers.inet import IP, TCP, UDP, IPOption
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
+from scapy_qcn import Cnm, CnTag
 
 from switch.api import ActionCall, CounterValue, KeyMatch, MatchKind, MemberRef
 from switch.interp_state import PacketState
@@ -34,6 +35,7 @@ EXACT = MatchKind.EXACT
 PFC_ADDRESS = "01:80:c2:00:00:01"
 PORT_MAC = "02:01:00:00:01:02"
 NEXT_MAC = "02:00:00:00:01:09"
+HOST_MAC = "02:00:00:00:01:01"
 COUNTERS = [name for name in PROGRAM.counters if not name.startswith("egress.tm_")]
 INSTANCE_TM_PFC = 7
 DROP_PORT = 511
@@ -152,6 +154,33 @@ def test_a_pfc_frame_is_as_scapy_writes_it(pipeline: Interpreter, times: dict[in
     frame = pfc_frame(pipeline, times)
     assert len(frame) == 60
     assert frame == scapy_pfc(times)
+
+
+@pytest.mark.parametrize("tags", [0, 1, 2])
+def test_a_congestion_notification_message_is_as_scapy_writes_it(pipeline: Interpreter, tags: int) -> None:
+    """A sampled frame as it came in, with no, one or two VLAN tags, with and without a CN-TAG."""
+    inner = IP(dst="10.1.0.2", ttl=9) / UDP(dport=4791) / Raw(bytes(range(200)))
+    for with_tag in (False, True):
+        outer, message = Ether(dst=NEXT_MAC, src=HOST_MAC), Ether(dst=HOST_MAC, src=PORT_MAC)
+        for n in range(tags):
+            outer, message = outer / Dot1Q(vlan=n + 1, prio=2), message / Dot1Q(vlan=n + 1, prio=2 if n else 5)
+        if with_tag:
+            outer, message = outer / CnTag(flow_id=9), message / CnTag(flow_id=9)
+        frame = bytes(outer / inner)[:128]
+        packet = pipeline.new_packet(frame, 2)
+        packet.set("standard_metadata.instance_type", 9)
+        packet.set("standard_metadata.egress_port", 2)
+        fields = {"cnm_request": 1, "cnm_qfb": 63, "cnm_priority": 3, "cnm_qoff": 0xFFFF, "cnm_qdelta": 0x7FFF}
+        for name, value in (fields | {"priority": 5, "cnm_cpid": 0x0102030405060708}).items():
+            packet.set(f"{TM}.{name}", value)
+        pipeline.run_egress(packet)
+        msdu = frame[12 + 4 * (tags + with_tag) :][:64]
+        expected = message / Cnm(
+            feedback=63, cpid=0x0102030405060708, q_offset=-1, q_delta=0x7FFF, priority=3, dst=NEXT_MAC, msdu=msdu,
+            msdu_len=64,
+        )  # fmt: skip
+        assert pipeline.deparse(packet)[: packet.requests.truncate_bytes] == bytes(expected)
+    assert counted(pipeline, "egress.cnm_tx") == {2 * 8 + 3: 2}
 
 
 def test_a_pfc_frame_byte_by_byte(pipeline: Interpreter) -> None:

@@ -12,6 +12,7 @@ HERE = Path(__file__).parent
 FILES = (
     *("test_whole_pfc.py", "test_whole_buffer.py", "test_whole_control.py", "test_whole_garbage.py"),
     *("test_whole_storm.py", "test_whole_pools.py", "test_whole_dialects.py", "test_whole_sonic.py"),
+    "test_whole_qcn.py",
 )
 
 
