@@ -216,7 +216,7 @@ def _rows(view: Json) -> list[tuple[str, str, str, str]]:
 
 def _congestion_rows(local: Json | None, remote: Json | None, states: list[str]) -> list[tuple[str, str, str, str]]:
     """Nothing where neither end has a congestion notification priority."""
-    rows = []
+    rows: list[tuple[str, str, str, str]] = []
     for whose, said in (("local", local), ("remote", remote)):
         value = "nothing" if said is None else f"CNPV {numbers(said['cnpv'])}, ready {numbers(said['ready'])}"
         rows.append(("" if rows else "CN", whose, "", value))
