@@ -10,7 +10,7 @@ from topologies.scenarios import qcn
 from topologies.virtual import Bench
 
 OPTIONS = ["duration_ms=36", "senders=3", "qeq=26000"]
-SLOW = "QCN: in the end the flows share it fairly, the one that joined too"
+SLOW = "QCN: shares come together, slowly, and no flow is left with less than half of its fair part"
 
 
 @pytest.fixture(scope="module")
