@@ -173,5 +173,8 @@ class DcbxService:
         for port, frame in frames:
             try:
                 await self._packet_out(switch, port, frame, LLDP_QUEUE)
+            except TimeoutError:  # the switch takes nothing: neither would it take the others
+                LOGGER.debug("%s: LLDP on port %d not sent: the stream is stuck", switch, port)
+                return
             except (NotConnectedError, P4ClientError, OSError) as error:
                 LOGGER.debug("%s: LLDP on port %d not sent: %s", switch, port, error)

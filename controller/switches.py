@@ -32,6 +32,7 @@ LOGGER = logging.getLogger("dcblab.controller")
 
 _FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.1, 2.0
 _RESYNC_AFTER_FAILURE_SECONDS = 5.0
+_ASK_AGAIN_SECONDS = 5.0
 _FLUSH_SECONDS = 1.0
 _PIPELINE_TIMEOUT_SECONDS = 300.0  # the target may have to compile the program
 _UPDATES_PER_WRITE = 500
@@ -229,6 +230,7 @@ class SwitchSession:
             tasks = [
                 asyncio.create_task(self._receive(client), name=f"stream {self.name}"),
                 asyncio.create_task(self._keep_synced(client), name=f"sync {self.name}"),
+                asyncio.create_task(self._ask_again(client), name=f"arbitration {self.name}"),
             ]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:  # in this order: `done` has none
@@ -265,6 +267,13 @@ class SwitchSession:
             )
         )
 
+    async def _ask_again(self, client: P4RuntimeClient) -> None:
+        """A backup asks now and then whether it is primary: a server may not tell that the primary has gone (PI)."""
+        while True:
+            await asyncio.sleep(_ASK_AGAIN_SECONDS)
+            if self.status.state is SwitchState.BACKUP:
+                await self._arbitrate(client)
+
     async def _receive(self, client: P4RuntimeClient) -> None:
         while True:
             message = await client.receive()
@@ -298,7 +307,7 @@ class SwitchSession:
         if self._primary or first:
             LOGGER.warning("%s: backup: election id %d is primary or highest", self.name, highest)
         self._primary = False
-        if self._observer is not None:
+        if self.status.state is not SwitchState.BACKUP and self._observer is not None:
             self._observer.on_backup(self.name)
         await self._set(state=SwitchState.BACKUP, election_id=self._election_id)
         if code == rpc_code.NOT_FOUND:  # no primary, and our id is below one seen before: take over with that one

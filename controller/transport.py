@@ -6,6 +6,7 @@ in-process channel in virtual time (fabric.channel). Whatever fails, a client ra
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
@@ -24,7 +25,7 @@ class P4RuntimeClient(Protocol):
         """Once, last; what was sent on the stream and not read by the switch may be lost."""
 
     async def send(self, msg: p4r.StreamMessageRequest) -> None:
-        """A message on the stream, which the first one opens."""
+        """A message on the stream, which the first one opens. TimeoutError where it is not taken."""
 
     async def receive(self) -> p4r.StreamMessageResponse:
         """The next message of the stream; RuntimeError when the switch has ended it in order."""
@@ -43,8 +44,16 @@ ClientFactory = Callable[[str, str], P4RuntimeClient]
 """(name of the switch, its address) -> a client that is not open."""
 
 
+_SEND_SECONDS = 5.0
+
+
 class FinsyClient(P4Client):
     """Over gRPC."""
+
+    async def send(self, msg: p4r.StreamMessageRequest) -> None:
+        """TimeoutError where the stream takes nothing for 5 s: a server that accepts none holds a write for ever."""
+        async with asyncio.timeout(_SEND_SECONDS):
+            await super().send(msg)
 
     async def push_pipeline(self, msg: p4r.SetForwardingPipelineConfigRequest, timeout_s: float) -> None:
         """`request` has a time-out of 10 s, too short for a target that compiles."""
