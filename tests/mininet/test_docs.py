@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,11 @@ def test_the_readme_names_its_two_commands() -> None:
     assert first == ["make lab", "make test"]
 
 
+@cache
+def usage(program: str, command: str) -> str:
+    return subprocess.run([BIN / program, command, "--help"], capture_output=True, text=True, check=True).stdout
+
+
 def test_what_is_run_elsewhere_exists() -> None:
     for page, _, command in commands():
         split = words(command)
@@ -72,8 +78,7 @@ def test_what_is_run_elsewhere_exists() -> None:
             assert done.returncode == 0, f"{page}: {command}: {done.stderr}"
         elif split[0] in ("dcblab", "dcbctl") and is_run_elsewhere(command):
             options = [option for option in split if option.startswith("--")]
-            shown = subprocess.run([BIN / split[0], split[1], "--help"], capture_output=True, text=True, check=True)
-            missing = [option for option in options if option not in shown.stdout]
+            missing = [option for option in options if option not in usage(split[0], split[1])]
             assert not missing, f"{page}: {command}: {missing}"
 
 
