@@ -351,7 +351,12 @@ def set_pool(
     save: Save = False,
 ) -> None:
     """Size of a shared pool or of a headroom pool: `dcbctl set pool leaf1 1 8MiB`."""
-    _set(lab, "pool", target, save, pool=pool, size=plan_cli.parse_size(size), headroom=headroom)
+    try:
+        size_bytes = plan_cli.parse_size(size)
+    except ValueError as error:
+        print(f"dcbctl: set pool: size: {size!r}: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    _set(lab, "pool", target, save, pool=pool, size=size_bytes, headroom=headroom)
 
 
 @set_.command("trust")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated, Any, NoReturn
 
@@ -34,15 +35,24 @@ def _fail(code: int, text: str) -> NoReturn:
 
 
 def parse_size(text: str) -> int:
-    """`16777216`, `16MiB`, `16M` (10^6) -> bytes. Raises typer.BadParameter."""
+    """`16777216`, `16MiB`, `16M` (10^6) -> bytes. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise typer.BadParameter(f"{text!r}: bytes such as 16777216, 16M or 16MiB are wanted")
+        raise ValueError("bytes such as 16777216, 16M or 16MiB are wanted")
     return int(match[1]) * _UNITS[match[2] or ""]
 
 
-def _size(text: str | None) -> int | None:
-    return None if text is None else parse_size(text)
+def _read(option: str, text: str, parse: Callable[[str], int]) -> int:
+    """The value of an option. ValueError naming it, the text and the rule."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        rule = str(error)
+        raise ValueError(rule if rule.startswith(f"{option}:") else f"{option}: {text!r}: {rule}") from None
+
+
+def _size(option: str, text: str | None) -> int | None:
+    return None if text is None else _read(option, text, parse_size)
 
 
 def plan(
@@ -114,7 +124,7 @@ def plan(
             mtu,
             reverse_mtu,
             min_frame,
-            0 if response is None else parse_time_ps(response),
+            0 if response is None else _read("response", response, parse_time_ps),
             cell,
             asic,
             lossless_mtu,
@@ -123,14 +133,14 @@ def plan(
             xoff is None,
             given,
         )
-        thresholds = Thresholds(exponent, _size(xoff), reserved_bytes=parse_size(reserved))
+        thresholds = Thresholds(exponent, _size("xoff", xoff), reserved_bytes=_read("reserved", reserved, parse_size))
         ratio = None if over_subscription is None else fraction("over_subscription", over_subscription)
         metres = None if length is None else fraction("length", length)
         rest: dict[str, Any] = {
-            "buffer_bytes": _size(buffer),
+            "buffer_bytes": _size("buffer", buffer),
             "over_subscription": ratio,
-            "margin_bytes": parse_size(margin),
-            "lossy_bytes": _size(lossy),
+            "margin_bytes": _read("margin", margin, parse_size),
+            "lossy_bytes": _size("lossy", lossy),
         }
         if config is not None:
             if rate is not None or ports is not None:
@@ -141,7 +151,8 @@ def plan(
             _fail(2, "rate: missing: --rate (and --length), or a config, is wanted")
         if write:
             _fail(2, "write: there is no CONFIG to write")
-        _plan_ports(options, thresholds, rest, parse_rate(rate), metres or Fraction(5), ports, priorities, as_json)
+        rate_bps = _read("rate", rate, parse_rate)
+        _plan_ports(options, thresholds, rest, rate_bps, metres or Fraction(5), ports, priorities, as_json)
     except PlanError as error:
         _fail(1, str(error))
     except (HeadroomError, ConfigError, ValueError) as error:

@@ -223,3 +223,18 @@ def test_cli_lists_every_constant_with_its_source() -> None:
     assert constants["response_quanta"]["value"]["10G"] == "60"
     assert constants["sonic_pause_quanta"]["value"]["10G"] == "67"
     assert all(item["source"] for item in constants.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--rate", "abc"], "rate: 'abc': a rate is an integer of bit/s"),
+        (["--rate", "10G", "--response", "5x"], "response: '5x': a time is"),
+        (["--rate", "10G", "--margin", "q"], "margin: 'q': bytes such as"),
+        (["--rate", "10G", "--buffer", "3Z"], "buffer: '3Z': bytes such as"),
+    ],
+)
+def test_an_option_that_is_refused_is_named(options: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["plan", *options])
+    assert done.exit_code == 2
+    assert f"dcbctl: plan: {said}" in done.stderr
