@@ -9,14 +9,13 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from controller import dcbx_cli, plan_cli, render, telemetry_cli, watchdog_cli, why_cli
+from controller.cli_common import AsJson, Lab, OneTarget, Save, Target, errors, profile_or_keys, report
 from controller.client import ClientError, request
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Control a lossless fabric through P4Runtime.")
@@ -35,28 +34,7 @@ show.command("telemetry")(telemetry_cli.show)
 
 _LINE_WIDTH = 10_000
 
-Lab = Annotated[str, typer.Option("--lab", "-l", help="Name of the lab.")]
-AsJson = Annotated[bool, typer.Option("--json", "-j", help="JSON instead of tables.")]
-Target = Annotated[str | None, typer.Argument(metavar="[SWITCH[:PORT]]", help="Default: every port.")]
-OneTarget = Annotated[str, typer.Argument(metavar="SWITCH[:PORT]", help="A port, all ports of a switch, or all.")]
-Save = Annotated[bool, typer.Option("--save", help="Also write the config file (comments in it are lost).")]
 Format = Annotated[str, typer.Option("--format", help="table, or dcb: as iproute2's dcb prints it.")]
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Errors as `dcbctl: ...` on stderr with the exit code that belongs to them."""
-    try:
-        yield
-    except ClientError as error:
-        code, text = error.code, str(error)
-    except OSError as error:
-        code, text = 1, str(error)
-    else:
-        return
-    for line in text.splitlines():
-        print(f"dcbctl: {line}", file=sys.stderr)
-    raise typer.Exit(code)
 
 
 def _print(what: str, view: Any, as_json: bool) -> None:
@@ -68,7 +46,7 @@ def _print(what: str, view: Any, as_json: bool) -> None:
 
 
 def _show(what: str, target: str | None, lab: str, as_json: bool) -> None:
-    with _errors():
+    with errors():
         _print(what, request(lab, "show", what=what, target=target), as_json)
 
 
@@ -88,7 +66,7 @@ def run(
     from controller.daemon import serve
     from controller.program import ProgramError
 
-    with _errors():
+    with errors():
         try:
             asyncio.run(serve(config, lab=lab, p4_directory=p4, election_id=election_id))
         except (ConfigError, ProgramError) as error:
@@ -100,7 +78,7 @@ def check(config: Annotated[str, typer.Argument(help="YAML file with the desired
     """Check a config file and change nothing."""
     from controller import config as configuration
 
-    with _errors():
+    with errors():
         try:
             loaded = configuration.load(config)
         except configuration.ConfigError as error:
@@ -110,39 +88,24 @@ def check(config: Annotated[str, typer.Argument(help="YAML file with the desired
         print(f"{config}: good: {len(loaded.switches)} switches")
 
 
-def _report(result: Any) -> None:
-    changed = any(switch["updates"] for switch in result["switches"].values())
-    for name, switch in result["switches"].items():
-        if switch["state"] == "synced" and changed and not switch["updates"]:
-            continue  # of a large fabric, show the switches that changed
-        if switch["state"] == "synced":
-            print(f"{name}: {switch['updates']} updates")
-        else:
-            print(f"dcbctl: {name}: {switch['state']}: {switch['error']}; written when it can be", file=sys.stderr)
-    for warning in result["warnings"]:
-        print(f"dcbctl: warning: {warning}", file=sys.stderr)
-    if result["refused"]:
-        raise ClientError("\n".join(result["refused"]))
-
-
 @app.command()
 def reload(lab: Lab = "lab") -> None:
     """Let the controller read its config file again and write the difference."""
-    with _errors():
-        _report(request(lab, "reload"))
+    with errors():
+        report(request(lab, "reload"))
 
 
 @app.command()
 def status(lab: Lab = "lab", as_json: AsJson = False) -> None:
     """State of every switch: connection, entries, updates written, last error."""
-    with _errors():
+    with errors():
         _print("status", request(lab, "status"), as_json)
 
 
 @app.command()
 def config(lab: Lab = "lab") -> None:
     """Print the config in force as YAML."""
-    with _errors():
+    with errors():
         print(request(lab, "config")["yaml"], end="")
 
 
@@ -151,14 +114,14 @@ def clear(
     what: Annotated[str, typer.Argument(metavar="watermarks|counters")], target: Target = None, lab: Lab = "lab"
 ) -> None:
     """Set watermarks or counters to 0."""
-    with _errors():
+    with errors():
         request(lab, "clear", what=what, target=target)
 
 
 @app.command()
 def shell(switch: Annotated[str, typer.Argument(metavar="SWITCH")], lab: Lab = "lab") -> None:
     """Tell how to open p4runtime-shell on a switch, in an environment of its own (it pins an old protobuf)."""
-    with _errors():
+    with errors():
         found = [item for item in request(lab, "status")["switches"] if item["name"] == switch]
         if not found:
             raise ClientError(f"switch {switch!r}: not in the config", 2)
@@ -174,7 +137,7 @@ def shell(switch: Annotated[str, typer.Argument(metavar="SWITCH")], lab: Lab = "
 
 
 def _formatted(what: str, target: str | None, lab: str, as_json: bool, style: str) -> None:
-    with _errors():
+    with errors():
         if style not in ("table", "dcb"):
             raise ClientError(f"--format: {style!r}: table or dcb is wanted", 2)
         view = request(lab, "show", what=what, target=target)
@@ -264,8 +227,8 @@ def show_drops(target: Target = None, lab: Lab = "lab", as_json: AsJson = False)
 
 
 def _set(lab: str, what: str, target: str, save: bool, **params: Any) -> None:
-    with _errors():
-        _report(request(lab, "set", what=what, target=target, save=save, **params))
+    with errors():
+        report(request(lab, "set", what=what, target=target, save=save, **params))
 
 
 @set_.command("pfc")
@@ -300,16 +263,7 @@ def set_ecn(
     save: Save = False,
 ) -> None:
     """Set the ECN thresholds of a queue: `dcbctl set ecn leaf1:1 3 kmin=20000 kmax=80000 pmax=0.1`."""
-    pairs: dict[str, str] = {}
-    for word in values:
-        key, equals, value = word.partition("=")
-        if equals:
-            pairs[key] = value
-        else:
-            pairs["off" if word == "off" else "profile"] = word
-    if len(values) > 1 and ("off" in pairs or "profile" in pairs):
-        print(f"dcbctl: set ecn: {' '.join(values)!r}: a profile, off, or thresholds, not both", file=sys.stderr)
-        raise typer.Exit(2)
+    pairs = profile_or_keys("ecn", values, "thresholds")
     _set(lab, "ecn", target, save, queue=queue, values=pairs)
 
 
@@ -328,16 +282,7 @@ def set_buffer(
     save: Save = False,
 ) -> None:
     """Set the buffer of a priority group; keys not named keep theirs: `dcbctl set buffer leaf1:1 3 headroom=90000`."""
-    pairs: dict[str, str] = {}
-    for word in values:
-        key, equals, value = word.partition("=")
-        if equals:
-            pairs[key] = value
-        else:
-            pairs["off" if word == "off" else "profile"] = word
-    if len(values) > 1 and ("off" in pairs or "profile" in pairs):
-        print(f"dcbctl: set buffer: {' '.join(values)!r}: a profile, off, or keys, not both", file=sys.stderr)
-        raise typer.Exit(2)
+    pairs = profile_or_keys("buffer", values, "keys")
     _set(lab, "buffer", target, save, pg=pg, values=pairs)
 
 

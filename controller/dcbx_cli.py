@@ -8,34 +8,20 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from controller.client import ClientError, request
+from controller.cli_common import Lab, OneTarget, Save, errors, follow, report
+from controller.client import request
 
 app = typer.Typer(no_args_is_help=True, help="DCBX: what ports say, accept and run (-j: JSON).")
 set_ = typer.Typer(no_args_is_help=True, help="Change what ports are configured with; it is announced at once.")
 app.add_typer(set_, name="set")
 
-Lab = Annotated[str, typer.Option("--lab", "-l", help="Name of the lab.")]
 AsJson = Annotated[bool, typer.Option("--json", "-j", help="JSON.")]
 Target = Annotated[str | None, typer.Argument(metavar="[SWITCH[:PORT]]", help="Default: every port with DCBX.")]
-OneTarget = Annotated[str, typer.Argument(metavar="SWITCH[:PORT]", help="A port, all ports of a switch, or all.")]
-Save = Annotated[bool, typer.Option("--save", help="Also write the config file (comments in it are lost).")]
-_POLL_S = 20.0
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        for line in str(error).splitlines():
-            print(f"dcbctl: {line}", file=sys.stderr)
-        raise typer.Exit(error.code) from None
 
 
 @app.command()
@@ -50,7 +36,7 @@ def show(
 
     lldptool: as `lldptool -t -n -i PORT`; dcb: as `dcb ets|pfc|app show dev PORT`.
     """
-    with _errors():
+    with errors():
         view = request(lab, "dcbx", what="show", target=target, format=style, local=local)
         if as_json:
             print(json.dumps(view, indent=2))
@@ -73,7 +59,7 @@ def mismatch(
     every: Annotated[bool, typer.Option("--all", help="Also the links that agree.")] = False,
 ) -> None:
     """Links that do not agree: what each end sends, accepts and runs, and what to change. Exit code 1 if any."""
-    with _errors():
+    with errors():
         view = request(lab, "dcbx", what="mismatch", target=target)
     bad = [link for link in view["links"] if not link["agrees"]]
     if as_json:
@@ -97,21 +83,17 @@ def watch(
     duration: Annotated[float | None, typer.Option(min=0, help="Seconds; default: until Ctrl-C.")] = None,
 ) -> None:
     """Print what happens, a line each: neighbours, operational changes with their reasons, elected sources, faults."""
-    end = None if duration is None else time.monotonic() + duration
-    with _errors():
-        view = request(lab, "dcbx", what="events", target=target)
-        if history:
-            _print_events(view["events"], as_json)
-        try:
-            while end is None or time.monotonic() < end:
-                wait_s = _POLL_S if end is None else max(0.0, min(_POLL_S, end - time.monotonic()))
-                view = request(lab, "dcbx", what="events", target=target, seen=view["seen"], wait_s=wait_s)
-                _print_events(view["events"], as_json)
-        except KeyboardInterrupt:
-            return
+    follow(
+        lab,
+        "dcbx",
+        target,
+        past=history,
+        duration_s=duration,
+        show=lambda events: _print_events(events, as_json),
+    )
 
 
-def _print_events(events: list[dict[str, Any]], as_json: bool) -> None:
+def _print_events(events: Sequence[Any], as_json: bool) -> None:
     for event in events:
         if as_json:
             print(json.dumps(event), flush=True)
@@ -124,10 +106,8 @@ def _print_events(events: list[dict[str, Any]], as_json: bool) -> None:
 
 
 def _set(lab: str, key: str, target: str, value: str, save: bool, **more: Any) -> None:
-    from controller.cli import _report
-
-    with _errors():
-        _report(request(lab, "set", what="dcbx", key=key, target=target, value=value, save=save, **more))
+    with errors():
+        report(request(lab, "set", what="dcbx", key=key, target=target, value=value, save=save, **more))
 
 
 @set_.command("ets")

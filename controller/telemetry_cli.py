@@ -6,7 +6,6 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -15,25 +14,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from controller.client import ClientError, request
+from controller.cli_common import POLL_S, Lab, Target, errors
+from controller.client import request
 from controller.render import number
 from dcb.units import format_time_ps
 
 Json = dict[str, Any]
-Lab = Annotated[str, typer.Option("--lab", "-l", help="Name of the lab.")]
-Target = Annotated[str | None, typer.Argument(metavar="[SWITCH[:PORT]]", help="Default: every port.")]
-_POLL_S = 20.0
 _WIDTH = 10_000
-
-
-@contextlib.contextmanager
-def _errors() -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        for line in str(error).splitlines():
-            print(f"dcbctl: {line}", file=sys.stderr)
-        raise typer.Exit(error.code) from None
 
 
 def watch(
@@ -50,7 +37,7 @@ def watch(
         view: Json = request(lab, "telemetry", what="watch", target=target, interval_ms=round(1000 * interval))
         return view
 
-    with _errors(), contextlib.suppress(KeyboardInterrupt):
+    with errors(), contextlib.suppress(KeyboardInterrupt):
         if as_json:
             while True:
                 print(json.dumps(ask()), flush=True)
@@ -166,9 +153,9 @@ def events(
 ) -> None:
     """What happened, as JSON lines: alarms, watchdog, DCBX, connections to switches."""
     seen = 0
-    with _errors(), contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+    with errors(), contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         while True:
-            wait_s = _POLL_S if follow and seen else 0
+            wait_s = POLL_S if follow and seen else 0
             view = request(lab, "telemetry", what="events", seen=seen, wait_s=wait_s, kinds=kinds)
             for event in view["events"]:
                 print(json.dumps(event), flush=True)
@@ -181,7 +168,7 @@ def show(
     lab: Lab = "lab", as_json: Annotated[bool, typer.Option("--json", "-j", help="JSON instead of tables.")] = False
 ) -> None:
     """The metrics with their thresholds, the worst of the last interval, alarms and advice."""
-    with _errors():
+    with errors():
         view = request(lab, "telemetry", what="state")
         if as_json:
             print(json.dumps(view, indent=2))

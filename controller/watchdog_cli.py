@@ -9,26 +9,21 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from controller.client import ClientError, request
+from controller.cli_common import AsJson, Lab, Save, Target, errors, follow, report
+from controller.client import request
 
 app = typer.Typer(no_args_is_help=True, help="PFC watchdog: finds priorities that a peer never stops pausing.")
 show = typer.Typer(no_args_is_help=True, help="Show what is watched, and what was found (-j: JSON).")
 app.add_typer(show, name="show")
 
-Lab = Annotated[str, typer.Option("--lab", "-l", help="Name of the lab.")]
-AsJson = Annotated[bool, typer.Option("--json", "-j", help="JSON instead of tables.")]
-Target = Annotated[str | None, typer.Argument(metavar="[SWITCH[:PORT]]", help="Default: every port.")]
-Save = Annotated[bool, typer.Option("--save", help="Also write the config file (comments in it are lost).")]
 Empty = Annotated[bool, typer.Option("--empty", "-e", help="Also queues that never stormed.")]
 CheckStorm = Annotated[bool, typer.Option("--check-storm", help="Only stormed queues; exit code 1 if there is one.")]
 Words = Annotated[list[str], typer.Argument(metavar="SWITCH[:PORT]... DETECTION_TIME", help="all: every port. In ms.")]
-_POLL_S = 20.0
 _STATS = (
     "QUEUE",
     "STATUS",
@@ -47,16 +42,6 @@ _HISTORY = (
     "RECENT RX PAUSE TIME US",
     "RECENT RX PAUSE TIMESTAMP",
 )
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        for line in str(error).splitlines():
-            print(f"dcbctl: {line}", file=sys.stderr)
-        raise typer.Exit(error.code) from None
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -145,7 +130,7 @@ def _faults(view: Any) -> None:
 @show.command("config")
 def show_config(target: Target = None, lab: Lab = "lab", as_json: AsJson = False) -> None:
     """What is watched, and how: times in ms."""
-    with _errors():
+    with errors():
         view = request(lab, "pfcwd", what="config", target=target)
     if as_json:
         print(json.dumps(view, indent=2))
@@ -165,7 +150,7 @@ def show_stats(
     check_storm: CheckStorm = False,
 ) -> None:
     """Storms found and ended, and the packets that went and were dropped in them."""
-    with _errors():
+    with errors():
         view = request(lab, "pfcwd", what="stats", target=target)
     stormed = [row for row in view["queues"] if row["status"] == "stormed"]
     if check_storm:
@@ -186,7 +171,7 @@ app.command("stats")(show_stats)
 @app.command()
 def history(target: Target = None, lab: Lab = "lab", as_json: AsJson = False) -> None:
     """How often and how long the peer of each watched port paused it, while it was watched."""
-    with _errors():
+    with errors():
         view = request(lab, "pfcwd", what="history", target=target)
     if as_json:
         print(json.dumps(view, indent=2))
@@ -204,18 +189,14 @@ def watch(
     duration: Annotated[float | None, typer.Option(min=0, help="Seconds; default: until Ctrl-C.")] = None,
 ) -> None:
     """Print storms as they begin and end, a line each."""
-    end = None if duration is None else time.monotonic() + duration
-    with _errors():
-        view = request(lab, "pfcwd", what="events", target=target)
-        if past:
-            _print_events(view["events"], as_json)
-        try:
-            while end is None or time.monotonic() < end:
-                wait_s = _POLL_S if end is None else max(0.0, min(_POLL_S, end - time.monotonic()))
-                view = request(lab, "pfcwd", what="events", target=target, seen=view["seen"], wait_s=wait_s)
-                _print_events(view["events"], as_json)
-        except KeyboardInterrupt:
-            return
+    follow(
+        lab,
+        "pfcwd",
+        target,
+        past=past,
+        duration_s=duration,
+        show=lambda events: _print_events(events, as_json),
+    )
 
 
 def _print_events(events: Sequence[Any], as_json: bool) -> None:
@@ -228,13 +209,11 @@ def _print_events(events: Sequence[Any], as_json: bool) -> None:
 
 
 def _change(lab: str, what: str, save: bool, **params: Any) -> None:
-    from controller.cli import _report
-
-    with _errors():
+    with errors():
         result = request(lab, "pfcwd", what=what, save=save, **params)
         for note in result["notes"]:
             print(note)
-        _report(result)
+        report(result)
 
 
 @app.command()
@@ -314,5 +293,5 @@ app.command("big_red_switch", hidden=True)(_red)
 @app.command()
 def clear(target: Target = None, lab: Lab = "lab") -> None:
     """Set the statistics of `show stats` to 0. Refused while one of them is stormed."""
-    with _errors():
+    with errors():
         request(lab, "pfcwd", what="clear", target=target)

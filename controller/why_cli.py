@@ -6,29 +6,16 @@ Exit codes as of `dcbctl`; `deadlock` also ends with 1 where a ring stands still
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from controller.cli_common import Lab, errors
 from controller.client import ClientError, request
 
-Lab = Annotated[str, typer.Option("--lab", "-l", help="Name of the lab.")]
 AsJson = Annotated[bool, typer.Option("--json", "-j", help="JSON.")]
 Interval = Annotated[float, typer.Option("--interval", min=0.01, max=10.0, help="Seconds between the two looks.")]
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        for line in str(error).splitlines():
-            print(f"dcbctl: {line}", file=sys.stderr)
-        raise typer.Exit(error.code) from None
 
 
 def add_to(app: typer.Typer) -> None:
@@ -45,7 +32,7 @@ def why(
     as_json: AsJson = False,
 ) -> None:
     """Why a priority of a port does not send: the four questions of a stuck priority, and the pause hop by hop."""
-    with _errors():
+    with errors():
         answer = request(lab, "why", target=port, priority=priority, interval=interval)
     print(json.dumps(answer, indent=2) if as_json else text(answer))
 
@@ -75,7 +62,7 @@ def deadlock(
     as_json: AsJson = False,
 ) -> None:
     """Rings of queues that stand still now, and cyclic buffer dependencies that the routes make possible."""
-    with _errors():
+    with errors():
         answer = request(lab, "deadlock", interval=interval) if config is None else _static(config)
     if as_json:
         print(json.dumps(answer, indent=2))

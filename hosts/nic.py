@@ -478,29 +478,28 @@ def connect_rdma(
     sender: Nic, receiver: Nic, config: RdmaConfig, *, sender_hop: str | None = None, receiver_hop: str | None = None
 ) -> Connection:
     """Both ends of a queue pair. `*_hop`: MAC of the next hop from that NIC (its leaf port); None: the other NIC."""
-    here, there = sender.next_flow(), receiver.next_flow()
-    if receiver is sender:
-        raise NicError("receiver: is the sender; a flow needs two NICs")
-    receiver.add_rdma_flow(
-        config.responder(), remote_mac=receiver_hop or sender.config.mac, remote_ip=sender.config.ip, remote_flow=here
-    )
-    sender.add_rdma_flow(
-        config, remote_mac=sender_hop or receiver.config.mac, remote_ip=receiver.config.ip, remote_flow=there
-    )
-    return Connection(here, there)
+    return _connect(sender, receiver, Nic.add_rdma_flow, config, sender_hop, receiver_hop)
 
 
 def connect_tcp(
     sender: Nic, receiver: Nic, config: TcpConfig, *, sender_hop: str | None = None, receiver_hop: str | None = None
 ) -> Connection:
     """Both ends of a TCP connection; as `connect_rdma`."""
+    return _connect(sender, receiver, Nic.add_tcp_flow, config, sender_hop, receiver_hop)
+
+
+def _connect(
+    sender: Nic,
+    receiver: Nic,
+    add: Callable[..., int],
+    config: RdmaConfig | TcpConfig,
+    sender_hop: str | None,
+    receiver_hop: str | None,
+) -> Connection:
     here, there = sender.next_flow(), receiver.next_flow()
     if receiver is sender:
         raise NicError("receiver: is the sender; a flow needs two NICs")
-    receiver.add_tcp_flow(
-        config.responder(), remote_mac=receiver_hop or sender.config.mac, remote_ip=sender.config.ip, remote_flow=here
-    )
-    sender.add_tcp_flow(
-        config, remote_mac=sender_hop or receiver.config.mac, remote_ip=receiver.config.ip, remote_flow=there
-    )
+    to_sender, to_receiver = receiver_hop or sender.config.mac, sender_hop or receiver.config.mac
+    add(receiver, config.responder(), remote_mac=to_sender, remote_ip=sender.config.ip, remote_flow=here)
+    add(sender, config, remote_mac=to_receiver, remote_ip=receiver.config.ip, remote_flow=there)
     return Connection(here, there)
