@@ -24,7 +24,7 @@ from topologies.description import Topology, leaf_spine
 from topologies.network import FabricNetwork, NetworkError
 from topologies.processes import HostProcess
 from topologies.results import Check
-from topologies.settings import STORAGE_DSCP, STORAGE_PRIORITY, Dcb, controller_config
+from topologies.settings import STORAGE_DSCP, STORAGE_PRIORITY, Dcb, controller_config, host_ports, watchdog
 
 RATE_BPS, FLOW_BPS, PAYLOAD_BYTES = 100_000_000, 5_000_000, 1024
 PAIRS = (("h1", "h4"), ("h3", "h2"))
@@ -43,11 +43,8 @@ def topology() -> Topology:
 def configuration(fabric: Topology, lab: str) -> dict[str, Any]:
     """The labs' own, and the switch's watchdog on ports to hosts."""
     made = deepcopy(controller_config(fabric, Dcb(pfc=(STORAGE_PRIORITY,)), lab=lab))
-    times = dict.fromkeys(("detection_time_ms", "restoration_time_ms"), WATCHDOG_MS)
-    for name, switch in made["switches"].items():
-        for number, port in switch["ports"].items():
-            if fabric.peer(name, number).port == 0:
-                port["pfc_watchdog"] = {"action": "drop", "mode": "switch", **times}
+    for port in host_ports(fabric, made):
+        port["pfc_watchdog"] = watchdog(WATCHDOG_MS, mode="switch")
     return made
 
 

@@ -110,6 +110,12 @@ class Topology:
         """The other end of the link at that port."""
         return self._peers[Endpoint(node, port)]
 
+    def port_to(self, switch: str, peer: str) -> int:
+        """The first port of a switch that leads to a node. KeyError where none does."""
+        found = (port for port in self.switch(switch).ports if self.peer(switch, port).node == peer)
+        port = next(found, None)
+        return _missing("neighbour of " + switch, peer) if port is None else port
+
     def rate_bps(self, node: str, port: int) -> int:
         end = Endpoint(node, port)
         return next(link.rate_bps for link in self.links if end in (link.a, link.b))

@@ -5,7 +5,7 @@ The outcome is a plain dict, as YAML would give it: `controller.config` validate
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -134,3 +134,16 @@ def _routes(topology: Topology, switch: str) -> Sequence[dict[str, Any]]:
         via = [{"port": port, "mac": mac} for port, mac in topology.next_hops(topology.switch(switch), host)]
         routes += [{"prefix": f"{host.ip4}/32", "via": via}, {"prefix": f"{host.ip6}/128", "via": via}]
     return routes
+
+
+def host_ports(topology: Topology, config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The settings of every port that faces a host, in a configuration as `controller_config` makes it."""
+    for name, switch in config["switches"].items():
+        for number, port in switch["ports"].items():
+            if topology.peer(name, number).port == 0:
+                yield port
+
+
+def watchdog(detect_ms: int, **more: Any) -> dict[str, Any]:
+    """A port's `pfc_watchdog`: action drop, the same time to detect and to restore; `more`: other keys."""
+    return {"action": "drop", "detection_time_ms": detect_ms, "restoration_time_ms": detect_ms, **more}

@@ -22,7 +22,7 @@ from topologies.measure import DROPS
 from topologies.results import Check
 from topologies.scenario import Line, Option, Outcome, Panel, Plot, Table
 from topologies.settings import STORAGE_PRIORITY as LOSSLESS
-from topologies.settings import Dcb, controller_config
+from topologies.settings import Dcb, controller_config, host_ports, watchdog
 
 if TYPE_CHECKING:
     from topologies.html_report import LinkMap
@@ -63,11 +63,8 @@ def configuration(fabric: Topology, planned_us: int) -> dict[str, Any]:
         fabric, Dcb(pfc=(LOSSLESS,)), length_m=LENGTH_M, response_ps=planned_us * PS_PER_US, xoff_bytes=XOFF_BYTES
     )
     made = deepcopy(controller_config(fabric, dcb))
-    times = dict.fromkeys(("detection_time_ms", "restoration_time_ms"), WATCHDOG_MS)
-    for name, switch in made["switches"].items():
-        for number, port in switch["ports"].items():
-            if fabric.peer(name, number).port == 0:
-                port["pfc_watchdog"] = {"action": "drop", "mode": "switch", **times}
+    for port in host_ports(fabric, made):
+        port["pfc_watchdog"] = watchdog(WATCHDOG_MS, mode="switch")
     return made
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from topologies.description import Topology, leaf_spine
 from topologies.results import Check
 from topologies.scenario import Line, Option, Outcome, Panel, Plot, Table
-from topologies.settings import STORAGE_PRIORITY, Dcb, controller_config
+from topologies.settings import STORAGE_PRIORITY, Dcb, controller_config, host_ports, watchdog
 
 if TYPE_CHECKING:
     from topologies.virtual import Bench, VirtualLab
@@ -49,7 +49,7 @@ def _route(config: dict[str, Any], fabric: Topology, switch: str, leaf: int, *pe
     """Send what is for the hosts of a leaf to these neighbours; none: drop it."""
     via = []
     for peer in peers:
-        port = next(p for p in fabric.switch(switch).ports if fabric.peer(switch, p).node == peer)
+        port = fabric.port_to(switch, peer)
         via.append({"port": port, "mac": fabric.switch(peer).port_mac(fabric.peer(switch, port).port)})
     for route in config["switches"][switch]["routes"]:
         if route["prefix"].startswith((f"10.{leaf}.", f"fd00:{leaf}:")):
@@ -85,15 +85,14 @@ def second_priority(config: Mapping[str, Any], fabric: Topology) -> dict[str, An
     inside["lossless"] = [LOSSLESS, SECOND_PRIORITY]
     made["qos_profiles"]["edge"] = deepcopy(inside)  # hosts may not use that mark
     inside["dscp_to_priority"] = {**inside["dscp_to_priority"], BOUNCE_DSCP: SECOND_PRIORITY}
-    for name, switch in made["switches"].items():
-        for number, port in switch["ports"].items():
+    for switch in made["switches"].values():
+        for port in switch["ports"].values():
             port["pfc"] = [LOSSLESS, SECOND_PRIORITY]
             port["buffers"][SECOND_PRIORITY] = "lossless"
-            if fabric.peer(name, number).port == 0:
-                port["qos"] = "edge"
+    for port in host_ports(fabric, made):
+        port["qos"] = "edge"
     for spine, leaf in (("spine1", "leaf3"), ("spine2", "leaf2")):
-        port = next(p for p in fabric.switch(spine).ports if fabric.peer(spine, p).node == leaf)
-        made["switches"][spine]["ports"][port]["dscp_rewrite"] = {LOSSLESS: BOUNCE_DSCP}
+        made["switches"][spine]["ports"][fabric.port_to(spine, leaf)]["dscp_rewrite"] = {LOSSLESS: BOUNCE_DSCP}
     return made
 
 
@@ -103,7 +102,7 @@ def watched(config: Mapping[str, Any], detect_ms: int) -> dict[str, Any]:
     made["pfc_watchdog"] = {"poll_interval_ms": 100}
     for switch in made["switches"].values():
         for port in switch["ports"].values():
-            port["pfc_watchdog"] = {"action": "drop", "detection_time_ms": detect_ms, "restoration_time_ms": detect_ms}
+            port["pfc_watchdog"] = watchdog(detect_ms)
     return made
 
 

@@ -23,7 +23,7 @@ from topologies.results import Check
 from topologies.scenario import Line, Option, Outcome, Panel, Plot, Table
 from topologies.settings import BUSINESS_PRIORITY as BUSINESS
 from topologies.settings import STORAGE_PRIORITY as LOSSLESS
-from topologies.settings import Dcb, controller_config
+from topologies.settings import Dcb, controller_config, watchdog
 
 if TYPE_CHECKING:
     from fabric.engine import Series
@@ -85,11 +85,9 @@ def cured(config: Mapping[str, Any], cure: str, options: Mapping[str, Any]) -> d
             if not str(port["peer"]).startswith("h"):
                 continue
             if cure == POLLING:
-                times = dict.fromkeys(("detection_time_ms", "restoration_time_ms"), options["detect_ms"])
-                port["pfc_watchdog"] = {"action": "drop", **times}
+                port["pfc_watchdog"] = watchdog(options["detect_ms"])
             elif cure == SWITCH:
-                times = dict.fromkeys(("detection_time_ms", "restoration_time_ms"), options["switch_detect_ms"])
-                port["pfc_watchdog"] = {"action": "drop", "mode": "switch", **times}
+                port["pfc_watchdog"] = watchdog(options["switch_detect_ms"], mode="switch")
             elif cure == STORM_CONTROL:
                 port["pfc_storm_control"] = {"rate": options["control_rate"], "burst": options["control_burst"]}
     return made

@@ -446,8 +446,8 @@ class VirtualLab:
 
     def port_to(self, switch: str, peer: str) -> int:
         """The port of a switch that leads to a node. LabError where none does."""
-        link = self.link(switch, peer)
-        return next(port for node, port in (link.there.source, link.there.target) if node == switch)
+        self.link(switch, peer)
+        return self.topology.port_to(switch, peer)
 
     def capture(self, directory: Path, links: Iterable[tuple[str, str]] | None = None) -> None:
         """Write pcaps of links (None: all), one for each direction."""
