@@ -21,6 +21,7 @@ from controller.dcbx import DcbxAgent
 from controller.dcbx_overlay import Run, dcbx_ports
 from controller.entries import Entity
 from controller.switches import NotConnectedError, PacketIn
+from controller.waiting import event_or_time
 
 LOGGER = logging.getLogger("dcblab.controller")
 LLDP_REASON = 0  # of packet-ins (docs/contract.md, section 2)
@@ -165,9 +166,7 @@ class DcbxService:
                 self._news.notify_all()
             due_ns = min((time_ns for time_ns in deadlines if time_ns is not None), default=None)
             wait_s = None if due_ns is None else max(0, due_ns - self.clock_ns()) / 1e9
-            with contextlib.suppress(TimeoutError):  # not wait_for: that of 3.11 may swallow a cancellation
-                async with asyncio.timeout(wait_s):
-                    await self._wake.wait()
+            await event_or_time(self._wake, wait_s)
 
     async def _send(self, switch: str, frames: Sequence[tuple[int, bytes]]) -> None:
         for port, frame in frames:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from controller.deadlock_config import DeadlockDetection
 from controller.events import EventHub
 from controller.waitfor import FabricView, Queue, WaitGraph, describe_ring
+from controller.waiting import event_or_time
 
 if TYPE_CHECKING:
     from controller.config import Config
@@ -55,14 +56,10 @@ class DeadlockService:
         while True:
             self._wake.clear()
             settings = self._settings
-            try:
-                async with asyncio.timeout(None if settings is None else settings.interval_ms / 1000):
-                    await self._wake.wait()
-                    self._before = None  # of other settings
-                    continue
-            except TimeoutError:
-                pass
-            await self.look()
+            if await event_or_time(self._wake, None if settings is None else settings.interval_ms / 1000):
+                self._before = None  # of other settings
+            else:
+                await self.look()
 
     async def look(self) -> None:
         """One look; against the one before."""

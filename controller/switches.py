@@ -27,6 +27,7 @@ from controller.diff import Kind, Update, plan
 from controller.entries import Entity
 from controller.program import P4Program, ProgramError
 from controller.transport import ClientFactory, P4RuntimeClient, finsy_client
+from controller.waiting import event_or_time
 
 LOGGER = logging.getLogger("dcblab.controller")
 
@@ -491,10 +492,10 @@ class SwitchSession:
         """
         if not self._primary:
             return  # a backup sends nothing, and a bid of its could be heard as more than a question
-        with contextlib.suppress(NotConnectedError, P4ClientError, OSError, TimeoutError):
+        with contextlib.suppress(NotConnectedError, P4ClientError, OSError):
             self._answered.clear()
             await self._arbitrate(self._connected())
-            await asyncio.wait_for(self._answered.wait(), _FLUSH_SECONDS)
+            await event_or_time(self._answered, _FLUSH_SECONDS)
 
     def _queue_packet(self, message: p4r.PacketIn) -> None:
         names = {field.id: field.name for field in self.program.packet_in}

@@ -9,7 +9,6 @@ always on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from controller.switches import NotConnectedError, SwitchSession, SwitchState, S
 from controller.telemetry import STORM_COUNTER, Collector, Interval, SwitchSample
 from controller.telemetry_config import Telemetry
 from controller.telemetry_read import COUNTERS, REGISTERS, read_sample
+from controller.waiting import event_or_time
 from controller.watchdog import WatchdogEvent
 
 LOGGER = logging.getLogger("dcblab.controller")
@@ -189,8 +189,7 @@ class TelemetryService:
             period_ns = (self._settings or Telemetry()).interval_ms * _NS_PER_MS
             now_ns = self.clock_ns()
             due_ns += period_ns * max(1, -(-(now_ns - due_ns) // period_ns))  # rounds that are too late are left out
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), (due_ns - now_ns) / 1e9)
+            if await event_or_time(self._wake, (due_ns - now_ns) / 1e9):
                 due_ns = self.clock_ns()
 
     async def _poll(self) -> None:

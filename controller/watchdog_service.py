@@ -21,6 +21,7 @@ from controller.dcbx_service import loop_clock_ns
 from controller.entries import Entity
 from controller.program import P4Program, ProgramError
 from controller.switches import NotConnectedError, PacketIn, SwitchSession, SwitchState, describe
+from controller.waiting import event_or_time
 from controller.watchdog import TM_STORM, Pair, WatchdogAgent, WatchdogEvent
 from controller.watchdog_read import can_watch, read_states, read_storms, storm_updates
 from dcb.watchdog import Action
@@ -169,8 +170,7 @@ class WatchdogService:
             async with self._news:
                 self._news.notify_all()
             wait_ns = self._wait_ns(watchdog)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(watchdog.wake.wait(), None if wait_ns is None else wait_ns / 1e9)
+            await event_or_time(watchdog.wake, None if wait_ns is None else wait_ns / 1e9)
 
     def _wait_ns(self, watchdog: SwitchWatchdog) -> int | None:
         """Until the next look; None: until something changes."""
